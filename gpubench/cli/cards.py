@@ -76,7 +76,8 @@ def cards(
     names = list(data_sheets())
     chosen = options.cards_in(card or (), names)
     if len(chosen) != len(set(chosen)):
-        raise UserError("the same card twice; give different ones to compare them")
+        twice = next(name for name in chosen if chosen.count(name) > 1)
+        raise UserError(f"{twice} is named twice; name different cards to compare them")
     if len(chosen) == 1 and charts:
         raise UserError("--charts: for the ranking, or for two cards or more")
     if len(chosen) > 1 and relative_to:
@@ -101,6 +102,8 @@ def cards(
         lines = ranked.lines if every else ranked.well_known()
         tables = [ranking.short_table(ranked, lines)]
     _print(answer, table, tables, notes_first=0 < len(chosen) < 3)
+    if table == "terminal" and not chosen and not every:
+        say("All cards: --all. Two: gpubench cards RTX 4090 RTX 3090. Figures: --sources.")
     if charts:
         from gpubench.show.charts import draw
 

@@ -11,7 +11,7 @@ from gpubench.studies.cards.placing import KIND, LEAST_BATCH, MODEL, PIXELS, STU
 from gpubench.studies.cards.ranking import WELL_KNOWN
 from gpubench.studies.cards.ratio import measured_cards
 from gpubench.studies.section import Bar, BarGroup, Bars
-from gpubench.studies.words import marked, times
+from gpubench.studies.words import gain, marked, times
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,7 +79,7 @@ def bar_lines(rates: dict[str, float], card: str) -> list[str]:
     lines = []
     for name, rate in rates.items():
         bar = "#" * max(1, round(BAR_CHARACTERS * rate / most))
-        note = "yours" if name == card else f"{rate / own:.2g}x"
+        note = "yours" if name == card else f"{gain(rate / own)}x"
         lines.append(f"  {name[:24]:<{min(width, 24)}}  {bar:<{BAR_CHARACTERS}} {rate:>7,.0f}  {note}")
     return lines
 

@@ -14,7 +14,7 @@ from gpubench.studies import answer as answers
 from gpubench.studies.cards.figures import CLASSES
 from gpubench.studies.cards.ranking import MOST_DRAWN, RankedCard, Ranking, headline, rank_sentence
 from gpubench.studies.cards.ranking import chart as chart_of
-from gpubench.studies.cards.ratio import ratio_of
+from gpubench.studies.cards.ratio import published_speeds
 from gpubench.studies.ranked_cases import Contents, RankedCase
 from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Result
 from gpubench.studies.words import gain, read_of, times
@@ -184,5 +184,5 @@ def _beside(ranking: Ranking, card: str, lines: Sequence[RankedCard]) -> Bars:
 
 def _times_as_fast(contents: Contents, card: str, other: RankedCard) -> str:
     """Return how many times as fast a card is as another, with the interval of 90% of workloads, in words."""
-    ratio = ratio_of(contents.published.groups, card, other.card, contents.ranking.classes[0])
+    ratio = published_speeds(contents.ranking.classes[0]).ratio(card, other.card)
     return f"{times(ratio.value)} as fast ({gain(ratio.low)} to {gain(ratio.high)})"

@@ -11,7 +11,7 @@ import pandas as pd
 
 from gpubench.rows.params import params_of
 from gpubench.studies.cards.figures import CLASS_OF, Figure, data_sheets, published, read_figures, short_name
-from gpubench.studies.cards.ratio import SpeedRatio, measured_cards, ratio_of
+from gpubench.studies.cards.ratio import SpeedRatio, Speeds, measured_cards
 from gpubench.studies.section import Estimate
 from gpubench.studies.words import times
 
@@ -104,7 +104,7 @@ def reference_ratio(card: str) -> SpeedRatio | None:
     groups = [group for group in published().groups if group.family == FAMILY]
     if card not in measured_cards(groups)[KIND] or card not in data_sheets():
         return None
-    return ratio_of(groups, card, anchor().card, KIND)
+    return Speeds(groups, KIND).ratio(card, anchor().card)
 
 
 def _reference_sentence(card: str, rate: float, batch: int) -> str:
