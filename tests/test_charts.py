@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 from facts import lacking
-from made_answers import LONG, NEW, OLD, TABLE, answer, curves, pairs, ratios, result, roofline, section, singles
+from made_answers import LONG, NEW, OLD, TABLE, answer, curves, pairs, ratios, result, section, singles
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
@@ -38,9 +38,8 @@ KINDS = {
     "ladder": singles(18, marks={"compute limit": {f"card {n}": 90.0 for n in range(18)}}),
     "curves": curves("resnet18", "resnet34"),
     "many curves": curves(*(f"{LONG} {n}" for n in range(12))),
-    "roofline": roofline(),
     "ticks": curves("resnet18", log_x=0, ticks=((2.0, "2.6.0"), (4.0, LONG), (8.0, "2.15.0")), reference=70.0),
-    "zeros": curves("x", log_y=10, lines=(Line("x", (Point(0, 0), Point(1, 1, 0.5, 0.9), Point(4, 9))),)),
+    "zeros": curves("x", log_y=10, lines=(Line("x", (Point(0, 0), Point(1, 1), Point(4, 9))),)),
 }
 
 
@@ -97,10 +96,9 @@ def test_a_post_is_1200_by_675_in_its_theme(tmp_path, theme):
         assert "#{:02x}{:02x}{:02x}".format(*picture.convert("RGB").getpixel((2, 2))) == INK[theme][0]
 
 
-@pytest.mark.parametrize("chart", [pairs(), KINDS["twelve"], KINDS["ladder"], KINDS["ratios"], roofline()])
+@pytest.mark.parametrize("chart", [pairs(), KINDS["twelve"], KINDS["ladder"], KINDS["ratios"]])
 def test_no_texts_lie_on_each_other(chart, light):
-    drawn = texts(figure_of(chart))
-    boxes = [text.get_window_extent() for text in drawn if chart.name != "roofline" or "resnet" in text.get_text()]
+    boxes = [text.get_window_extent() for text in texts(figure_of(chart))]
     assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
 
 
@@ -121,9 +119,7 @@ def test_what_is_written(chart, drawn, light):
 def test_never_one_figure_alone(tmp_path):
     alone = singles(1)
     missing = singles(groups=(BarGroup("a", (Bar("x", 1.0), Bar("y", None, text="out of memory"))),))
-    point = Lines(
-        "point", "", "", (Line("a", (Point(1, 1),)), Line("roof", (Point(1, 1), Point(2, 2)), of="a")), "", ""
-    )
+    point = Lines("point", "", "", (Line("a", (Point(1, 1),)),), "", "")
     (line,) = drawn(tmp_path, answer(result(charts=(alone, missing, point))))
     assert line.startswith("No chart: ")
 
@@ -269,11 +265,6 @@ def test_lines_are_named_at_their_ends_or_above(light):
     assert min(beside[name].get_position()[0] for name in ("resnet18", "resnet34")) > 5
     figure = figure_of(KINDS["many curves"])
     assert any("And 4 more" in text for text in words(figure))
-
-
-def test_a_line_has_the_colour_of_the_one_that_it_is_of(light):
-    lines = figure_of(roofline()).axes[1].lines
-    assert {line.get_color() for line in lines} == {COLOURS[0]}
 
 
 def test_an_svg_has_no_markup_of_a_name(tmp_path):

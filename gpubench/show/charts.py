@@ -96,7 +96,7 @@ def _figures(chart: Chart) -> int:
     """Return the number of figures in a chart."""
     if isinstance(chart, Bars):
         return len(bars.values_of(chart))
-    return sum(len(line.points) for line in chart.lines if not line.of)
+    return sum(len(line.points) for line in chart.lines)
 
 
 def figure_of(chart: Chart, *, width: float = SIZE[0], framed: bool = True) -> "Figure":
@@ -110,9 +110,8 @@ def figure_of(chart: Chart, *, width: float = SIZE[0], framed: bool = True) -> "
 def drawn(chart: Chart) -> Chart:
     """Return the chart as it is drawn: in the best unit of time, and without lines or bars that are too many."""
     if isinstance(chart, Lines):
-        names = [line.name for line in chart.lines if not line.of]
-        kept = tuple(line for line in chart.lines if (line.of or line.name) in names[: lines.MOST])
-        return replace(chart, lines=kept, foot=_foot(chart, len(names) - lines.MOST))
+        more = len(chart.lines) - lines.MOST
+        return replace(chart, lines=chart.lines[: lines.MOST], foot=_foot(chart, more))
     if chart.unit == "s" and chart.reference is None:
         chart = _in_unit(chart)
     if bars.logarithmic(chart):

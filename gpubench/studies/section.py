@@ -143,24 +143,18 @@ class Bars:
 
 @dataclass(frozen=True)
 class Point:
-    """A point with its interval and label."""
+    """A point of a line."""
 
     x: float
     y: float
-    low: float | None = None
-    high: float | None = None
-    text: str = ""
 
 
 @dataclass(frozen=True)
 class Line:
-    """Points joined in order, unless `style` is `points`."""
+    """Points joined in order."""
 
     name: str
     points: tuple[Point, ...]
-    style: Literal["solid", "dashed", "dotted", "points"] = "solid"
-    of: str = ""
-    """Name of the line whose colour it shares."""
 
 
 @dataclass(frozen=True)
