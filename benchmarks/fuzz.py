@@ -306,7 +306,7 @@ def compare(rng: Random, folder: Path) -> None:
         ask += ["--metric", rng.choice(METRICS)]
     if rng.random() < 0.3:
         ask += ["--by", rng.choice(["card", "precision", "torch", "batch_size", "model", "session", "processes,card"])]
-    ask += rng.choice([[], ["--all"], ["--allow-mismatch"], ["--only", "roofline"], ["--only", "batch"]])
+    ask += rng.choice([[], ["--all"], ["--only", "roofline"], ["--only", "batch"]])
     command(*ask)
 
 

@@ -166,36 +166,6 @@ def test_the_same_device_is_closer_than_another():
     )
 
 
-def test_unlike_rows_are_put_side_by_side_only_when_that_was_allowed():
-    subject = on("A100", params="epochs=1 width=2")
-    near, far = on("B200", (1.0,), params="epochs=2"), on("B200", (2.0,), params="epochs=2", data="toy")
-    assert pairs("card", subject, near, far, wish=("card", "B200"))[0] == []
-    found, left_out = pairs("card", subject, near, far, wish=("card", "B200"), allow_mismatch=True)
-    assert (found, left_out) == ([("A100 resnet18 100", "B200 resnet18 1")], [])
-
-
-@pytest.mark.parametrize(
-    ("axis", "changes"),
-    [
-        ("card", {"suite": "other"}),
-        ("card", {"model": "other"}),
-        ("card", {"precision": "fp16"}),
-        ("precision", {"card": "NVIDIA B200", "precision": "fp16"}),
-    ],
-)
-def test_even_then_another_suite_model_kind_of_precision_or_card_is_no_partner(axis, changes):
-    base = {"precision": "fp32"} if axis == "precision" else {}
-    other = {"card": "NVIDIA B200", "label": "B200"} if axis == "card" else {}
-    groups = on("A100", params="epochs=2", **base), on("A100", **{**other, **changes})
-    assert pairs(axis, *groups, wish=(axis, axis_value(groups[1], axis)), allow_mismatch=True)[0] == []
-
-
-@pytest.mark.parametrize(("ours", "theirs"), [("fp32", "tf32"), ("fp16", "bf16")])
-def test_full_precisions_are_alike_and_so_are_mixed_ones(ours, theirs):
-    groups = on("A100", precision=ours), on("B200", precision=theirs)
-    assert len(pairs("card", *groups, wish=("card", "B200"), allow_mismatch=True)[0]) == 1
-
-
 @pytest.mark.parametrize(
     ("axis", "ours", "theirs", "expected"),
     [

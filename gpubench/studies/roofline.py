@@ -127,5 +127,5 @@ def _not_faster(workload: Workload) -> Iterator[str]:
 def _is_slow_mixed(c: Comparison) -> bool:
     """Return whether a 16-bit precision is not faster than fp32, without caveats."""
     mixed = c.axis == "precision" and c.other_name == "fp32" and c.subject_name not in FULL
-    certain = c.verdict not in {"undecided", "not alike", "not judged"} and not (c.subject.marks or c.other.marks)
+    certain = c.verdict not in {"undecided", "not judged"} and not (c.subject.marks or c.other.marks)
     return mixed and certain and c.ratio.value * (1 + MINIMUM_EFFECT) > 1
