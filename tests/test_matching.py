@@ -4,7 +4,7 @@ import pytest
 from facts import lacking
 from rows import group
 
-from gpubench.analysis.matching import axis_value, bucket_of, mismatch, named_baseline, other_stack, pairs_along
+from gpubench.analysis.matching import axis_value, bucket_of, named_baseline, other_stack, pairs_along
 from gpubench.errors import UserError
 
 A, B, C = (group(card=f"NVIDIA {name}", device_hash=name, label=name) for name in ("A100", "B200", "C300"))
@@ -164,31 +164,6 @@ def test_the_same_device_is_closer_than_another():
     assert (
         pairs("card", on("A100", device_hash="one"), here, there, wish=("card", "B200"))[0][0][1] == "B200 resnet18 1"
     )
-
-
-@pytest.mark.parametrize(
-    ("axis", "ours", "theirs", "expected"),
-    [
-        ("card", {}, {}, []),
-        ("card", {"batch_size": 64}, {"batch_size": 128}, ["batch (64 / 128)"]),
-        ("card", {}, {"batch_size": 128, "batch_policy": "max"}, ["batch_policy (fixed / max)", "batch (64 / 128)"]),
-        ("card", {"params": "a=1 b=2 c=3"}, {"params": "a=1 b=4"}, ["params (b=2 c=3 / b=4)"]),
-        ("card", {"params": "a=1 b=2"}, {"params": "a=1"}, ["params (b=2 / none)"]),
-        ("card", {"weights": ""}, {"weights": "random"}, ["weights (none / random)"]),
-        ("card", {"measured": "projected"}, {}, ["measured (projected / measured)"]),
-        ("card", {"mode": "quick", "measured": "projected"}, {}, ["mode (quick / full)"]),
-        ("measured", {"measured": "projected"}, {}, []),
-        ("mode", {"mode": "quick", "measured": "projected"}, {}, []),
-        ("batch_size", {"batch_size": 64}, {"batch_size": 128, "batch_policy": "max"}, []),
-        ("precision", {"precision": "fp16", "batch_policy": "max-fp32"}, {"batch_policy": "max"}, []),
-        ("precision", {"precision": "fp16", "batch_policy": "author-doubled"}, {"batch_policy": "author"}, []),
-        ("precision", {"batch_policy": "max-fp32"}, {"batch_policy": "fast"}, ["batch_policy (max-fp32 / fast)"]),
-        ("card", {"batch_policy": "max-fp32"}, {"batch_policy": "max"}, ["batch_policy (max-fp32 / max)"]),
-        ("precision", {"model": "a"}, {"model": "b"}, ["model (a / b)"]),
-    ],
-)
-def test_what_differs_is_named_with_both_values(axis, ours, theirs, expected):
-    assert mismatch(axis, on("A100", **ours), on("B200", **theirs)) == expected
 
 
 @pytest.mark.parametrize(
