@@ -211,6 +211,8 @@ def test_what_has_no_effect_is_refused_before_anything_is_printed(cli, tmp_path,
 def test_one_card_begins_with_its_rank(cli):
     text = " ".join(cli("cards", "4090").stdout.split())
     ratio = published_speeds("half").ratio("RTX 4090", REFERENCE)
-    assert re.match(rf"RTX 4090 is number \d+ of 65 measured cards in half precision, {ratio.value:.2f} times as fast as", text)
+    assert re.match(
+        rf"RTX 4090 is number \d+ of 65 measured cards in half precision, {ratio.value:.2f} times as fast as", text
+    )
     assert " fp32 " not in cli("cards", "4090", "--precision", "half").stdout
     assert cli("cards", "L4").stdout.startswith("L4 is number")
