@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 from facts import lacking
-from made_answers import LONG, NEW, OLD, TABLE, answer, curves, pairs, ratios, result, roofline, section, singles
+from made_answers import LONG, NEW, OLD, TABLE, answer, pairs, ratios, result, section, singles
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
@@ -18,7 +18,7 @@ from gpubench.errors import UserError
 from gpubench.rows.embed import table_in
 from gpubench.show.charts import dated, draw, figure_of
 from gpubench.show.style import COLOURS, INK, contrast, themed
-from gpubench.studies.section import Bar, BarGroup, Line, Lines, Point
+from gpubench.studies.section import Bar, BarGroup
 
 GREY = INK["light"][4]
 KINDS = {
@@ -36,11 +36,6 @@ KINDS = {
     "ratios": ratios((1.4, 1.2, 1.5), (0.9, 0.1, 90.0), (1.1, 1.0, 1.2)),
     "negative": singles(groups=(BarGroup("a", (Bar("x", -0.5, (-0.9, 0.1)),)), BarGroup("b", (Bar("x", 0.7),)))),
     "ladder": singles(18, marks={"compute limit": {f"card {n}": 90.0 for n in range(18)}}),
-    "curves": curves("resnet18", "resnet34"),
-    "many curves": curves(*(f"{LONG} {n}" for n in range(12))),
-    "roofline": roofline(),
-    "ticks": curves("resnet18", log_x=0, ticks=((2.0, "2.6.0"), (4.0, LONG), (8.0, "2.15.0")), reference=70.0),
-    "zeros": curves("x", log_y=10, lines=(Line("x", (Point(0, 0), Point(1, 1, 0.5, 0.9), Point(4, 9))),)),
 }
 
 
@@ -97,10 +92,9 @@ def test_a_post_is_1200_by_675_in_its_theme(tmp_path, theme):
         assert "#{:02x}{:02x}{:02x}".format(*picture.convert("RGB").getpixel((2, 2))) == INK[theme][0]
 
 
-@pytest.mark.parametrize("chart", [pairs(), KINDS["twelve"], KINDS["ladder"], KINDS["ratios"], roofline()])
+@pytest.mark.parametrize("chart", [pairs(), KINDS["twelve"], KINDS["ladder"], KINDS["ratios"]])
 def test_no_texts_lie_on_each_other(chart, light):
-    drawn = texts(figure_of(chart))
-    boxes = [text.get_window_extent() for text in drawn if chart.name != "roofline" or "resnet" in text.get_text()]
+    boxes = [text.get_window_extent() for text in texts(figure_of(chart))]
     assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
 
 
@@ -111,7 +105,6 @@ def test_no_texts_lie_on_each_other(chart, light):
         (ratios((2.0, 1.9, 2.1), (14.0, 13.0, 14.5)), {"1", "5", "10"}),
         (pairs(groups=(BarGroup("a", (Bar(OLD, 1.0, note="batch 408"), Bar(NEW, 2.0))),)), {"batch 408"}),
         (KINDS["ladder"], {"compute limit"}),
-        (curves("a", lines=(Line("a", tuple(Point(10.0**n, 10.0**n) for n in range(7))),), log_x=10), {"1,000,000"}),
     ],
 )
 def test_what_is_written(chart, drawn, light):
@@ -121,10 +114,7 @@ def test_what_is_written(chart, drawn, light):
 def test_never_one_figure_alone(tmp_path):
     alone = singles(1)
     missing = singles(groups=(BarGroup("a", (Bar("x", 1.0), Bar("y", None, text="out of memory"))),))
-    point = Lines(
-        "point", "", "", (Line("a", (Point(1, 1),)), Line("roof", (Point(1, 1), Point(2, 2)), of="a")), "", ""
-    )
-    (line,) = drawn(tmp_path, answer(result(charts=(alone, missing, point))))
+    (line,) = drawn(tmp_path, answer(result(charts=(alone, missing))))
     assert line.startswith("No chart: ")
 
 
@@ -136,11 +126,6 @@ def test_the_first_results_are_drawn_and_all_where_that_is_asked(tmp_path):
     assert lacking(last, 3, "resnet", "--all-charts DIR") == []
     names = [path.rpartition("/")[2] for path in drawn(tmp_path, given, every=True)]
     assert names == [*(f"f{n}.png" for n in range(8)), "s.png"]
-
-
-def test_those_of_the_sections_where_no_result_has_some(tmp_path):
-    given = answer(result(), sections=[section(charts=(singles(name="s"),))])
-    assert len(drawn(tmp_path, given)) == 1
 
 
 def test_ratios_without_intervals_are_drawn_only_with_every_chart(tmp_path):
@@ -240,12 +225,6 @@ def test_texts_stand_out_from_what_is_behind_them(chart, theme):
         behind += [to_hex(box.get_facecolor()) for box in figure.axes[0].patches
                    if box.get_fill() and box.get_window_extent().contains(*at)]  # fmt: skip
         assert contrast(to_hex(text.get_color()), behind[-1]) >= 4.5, text.get_text()
-
-
-def test_values_far_from_each_other_have_a_logarithmic_axis(light):
-    figure = figure_of(KINDS["huge"])
-    assert any("logarithmic axis" in text for text in words(figure))
-    assert {"10", "1,000"} <= set(words(figure))
 
 
 def test_ratios_are_told_from_the_line_and_long_whiskers_end_in_arrows(light):

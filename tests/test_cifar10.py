@@ -107,41 +107,6 @@ def test_each_rung_is_the_one_before_with_a_change():
         assert CIFAR10.suite.recipe_batch(name, {}, "fp32") == recipe.batch
 
 
-def test_what_each_step_changed_is_what_its_source_says():
-    """D. Page's posts and notebooks (cifar10-fast at f79e8b89): the value from this rung on."""
-    steps = {
-        "cutout": {"baseline": 0, "cutout": 8, "whitening": 5, "tta": 0},
-        "norm_start": {"baseline": "uniform", "resnet9": "one"},
-        "part_batch": {"baseline": True, "gpu-preprocessing": False},
-        "pool_first": {"baseline": False, "gpu-preprocessing": True},
-        "label_smoothing": {"baseline": 0, "label-smoothing": 0.2},
-        "celu": {"baseline": 0, "celu": 0.075, "frozen-bn-scale": 0.3},
-        "ghosts": {"baseline": 1, "ghost-bn": 16},
-        "norm_scale": {"baseline": True, "frozen-bn-scale": False},
-        "bias_lr": {"baseline": 1, "frozen-bn-scale": 64},
-        "logit_scale": {"baseline": 1, "resnet9": 1 / 8, "frozen-bn-scale": 1 / 16},
-        "whiten": {"baseline": 0, "whitening": 3},
-        "whiten_images": {"baseline": 10_000},
-        "ema": {"baseline": 0, "ema": 0.99},
-        "views": {"baseline": 1, "tta": 2},
-        "momentum": {"baseline": 0.9},
-        "weight_decay": {"baseline": 5e-4},
-    }
-    peaks = {
-        "baseline": 0.105, "no-duplicates": 0.1, "batch-512": 0.44, "cutout": 0.4,
-        "batch-768": 0.6, "resnet9": 0.4, "ghost-bn": 0.6,
-        "whitening": 1.0,
-    }  # fmt: skip
-    now, rate = {name: values["baseline"] for name, values in steps.items()}, 0.0
-    for rung, recipe in RECIPES.items():
-        if rung == "airbench94":
-            break  # the rungs from here on have other sources
-        now |= {name: values[rung] for name, values in steps.items() if rung in values}
-        rate = peaks.get(rung, rate)
-        assert {name: getattr(recipe, name) for name in now} == now, rung
-        assert max(lr for _, lr in recipe.lr) == rate, rung
-
-
 def run_of(rung, name="fp32", **options):
     """A Run with nothing done yet."""
     trial = trial_of(rung, name, **options)

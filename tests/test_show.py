@@ -15,7 +15,6 @@ from matplotlib.text import Text
 from PIL import Image
 
 from gpubench.cli.show import network_of
-from gpubench.show import network as text
 from gpubench.show.network import Layer, blocks_of, lines
 from gpubench.show.network_chart import figure_of
 from gpubench.show.style import themed
@@ -77,19 +76,6 @@ def test_it_fits_a_screen_and_a_picture(suite, model, settings):
         assert all(
             edge.contains(*box.min) and edge.contains(*box.max) for box in (t.get_window_extent() for t in texts)
         )
-
-
-@pytest.mark.parametrize(
-    ("suite", "model", "settings"),
-    [("cifar10", "baseline", {}), ("cifar10", "resnet9", {}), ("cifar10", "tta", {})]
-    + [("wordlm", model, {"nhid": "100"}) for model in ("lstm", "transformer")],
-)
-def test_flops_are_those_that_the_suite_states(suite, model, settings):
-    loaded = files.find(suite)
-    stated = loaded.suite.flops(model, loaded.resolve_params(settings, model))
-    # An RNN's first step has no state to go back to: less than one of 35 back-propagations in one of its products.
-    exact = suite != "wordlm" or model == "transformer"
-    assert network(suite, model, **settings).flops == pytest.approx(stated, rel=1e-6 if exact else 1e-3)
 
 
 def looks(found):
@@ -209,11 +195,3 @@ def test_what_cannot_be_shown_is_said_in_a_line(cli, tmp_path, monkeypatch):
 def layer(number, **changes):
     usual = {"name": f"l{number}", "kind": f"conv {number}x{number}", "shape": (number,), "weights": 1, "flops": 1e6}
     return Layer(**{**usual, **changes})
-
-
-def test_what_stands_in_one_line():
-    assert text.count_text(1_234_567) == "1.23 million"
-    assert text.count_text(650) == "650"
-    assert [block.times for block in blocks_of([layer(1), layer(1), layer(2)])] == [2, 1]
-    passed_on = [layer(1), layer(1, kind="ReLU", flops=0), layer(1, kind="Dropout", flops=0, weights=0)]
-    assert [block.label for block in blocks_of(passed_on)] == ["conv 1x1, ReLU"]

@@ -9,7 +9,7 @@ from gpubench.studies.cards.figures import CLASSES, TF32_NOTE, data_sheets, publ
 from gpubench.studies.cards.options import DEFAULT_CLASSES
 from gpubench.studies.cards.ratio import SpeedRatio, measured_cards, published_speeds
 from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Column, Section, Table, Value
-from gpubench.studies.words import gain, times
+from gpubench.studies.words import times
 
 WELL_KNOWN = (
     "A100-SXM4-80GB", "H100 80GB HBM3", "B200", "L40S", "RTX 5090", "RTX 4090", "RTX 3090", "V100-SXM2-16GB",
@@ -91,25 +91,39 @@ def rank(
     return Ranking(tuple(lines), reference, tuple(classes), figures.total(), len({group.source for group in groups}))
 
 
-def answer(ranking: Ranking, drawn: Sequence[RankedCard]) -> Answer:
-    """Return the headline, the table of all cards, a chart of the `drawn` ones, and notes."""
-    title, charts = f"speed relative to {ranking.reference}", [chart(ranking, drawn)]
-    return answer_with(headline(ranking), title, [full_table(ranking)], notes(ranking), charts=charts)
+def answer(ranking: Ranking, lines: Sequence[RankedCard]) -> Answer:
+    """Return the headline, the table of these lines, the chart of the best known cards, and notes."""
+    title, charts = f"speed relative to {ranking.reference}", [chart(ranking, ranking.well_known(MOST_DRAWN))]
+    return answer_with(headline(ranking), title, [table(ranking, lines)], notes(ranking), charts=charts)
 
 
-def full_table(ranking: Ranking) -> Table:
-    """Return the table with all columns."""
-    columns = [Column("card")]
-    columns += [Column(kind, "ratio", "higher", level=90) for kind in ranking.classes]
-    columns += [Column("figures", "count"), Column("year"), Column("memory", "GB"), Column("watts", "W")]
-    columns += [Column("dollars an hour", "dollars"), Column("per dollar", "ratio", "higher", level=90)]
+def chosen(ranking: Ranking) -> Answer:
+    """Return the answer about a few cards relative to the reference: all of them are in the table and the chart."""
+    first = ranking.lines[0]
+    kind, ratio = next(iter(first.ratios.items()))
+    said = f"The fastest of {len(ranking.lines)} cards in {CLASSES[kind]}: {first.card}"
+    if first.card != ranking.reference:
+        said += f", {times(ratio.value)} as fast as {ranking.reference} ({ratio.interval_text})"
+    title, charts = f"speed relative to {ranking.reference}", [chart(ranking, ranking.lines)]
+    return answer_with(f"{said}.", title, [table(ranking, ranking.lines)], notes(ranking), charts=charts)
+
+
+def table(ranking: Ranking, lines: Sequence[RankedCard]) -> Table:
+    """Return a line per card: its speed with the interval in the first class, and what it has and costs."""
+    priced = any(line.dollars is not None for line in lines)
+    first, *others = ranking.classes[:1] if priced else ranking.classes  # a second class and prices are too wide
+    columns = [Column("card"), Column(first, "ratio", "higher", level=90)]
+    columns += [Column(kind, "ratio", "higher") for kind in others]
+    columns += [Column("src"), Column("GB", "GB", places=0), Column("W", "W", places=0)]
+    columns += [Column("$/h", "dollars", places=2), Column("per $", "ratio", "higher")] if priced else []
     rows = []
-    for line in ranking.lines:
-        sheet = data_sheets()[line.card]
-        ratios = [line.ratios.get(kind) for kind in ranking.classes]
-        sizes = (line.figures, str(sheet.year), sheet.memory_gb, sheet.watts)
-        rows.append((line.card, *ratios, *sizes, line.dollars, line.per_dollar))
-    return Table("cards", tuple(columns), tuple(rows))
+    for line in lines:
+        sheet, speed = data_sheets()[line.card], line.ratios[first]
+        values: list[Value] = [line.card, speed, *(line.ratios[kind].value for kind in others)]
+        values += [str(speed.sources) if line.is_measured else "-", sheet.memory_gb, sheet.watts]
+        values += [line.dollars, line.per_dollar.value if line.per_dollar else None] if priced else []
+        rows.append(tuple(values))
+    return Table(f"times as fast as {ranking.reference}", tuple(columns), tuple(rows))
 
 
 def answer_with(
@@ -126,30 +140,6 @@ def answer_with(
         "cards", "", title, tables=tuple(tables), charts=tuple(charts), notes=tuple(notes), left_out=tuple(left_out)
     )
     return Answer(headline, results=(), sections=(section,), metric="speed", unit="ratio")
-
-
-def short_table(ranking: Ranking, lines: Sequence[RankedCard]) -> Table:
-    """Return the table with fewer columns, for a terminal."""
-    priced = any(line.dollars is not None for line in lines)
-    first, *others = ranking.classes[:1] if priced else ranking.classes  # a second class and prices are too wide
-    columns = [Column("card"), *(Column(kind, "ratio") for kind in (first, *others))]
-    columns.insert(2, Column("90%", "range"))
-    columns += [Column("src"), Column("GB", "GB", places=0), Column("W", "W")]
-    columns += [Column("$/h", "$", places=2), Column("per $", "ratio")] if priced else []
-    rows = []
-    for line in lines:
-        sheet, speed = data_sheets()[line.card], line.ratios[first]
-        interval = f"{gain(speed.low)}-{gain(speed.high)}" if speed.low < speed.high else ""
-        values: list[Value] = [line.card, gain(speed.value), interval]
-        values += [gain(line.ratios[kind].value) for kind in others]
-        values += [
-            str(speed.sources) if line.is_measured else "-",
-            sheet.memory_gb,
-            f"{sheet.watts:.0f}" if sheet.watts else "",
-        ]
-        values += [line.dollars, gain(line.per_dollar.value) if line.per_dollar else ""] if priced else []
-        rows.append(tuple(values))
-    return Table(f"times as fast as {ranking.reference}", tuple(columns), tuple(rows))
 
 
 def headline(ranking: Ranking) -> str:

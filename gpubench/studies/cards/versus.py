@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpubench.studies.cards.figures import CLASSES, SECONDS, TF32_NOTE, Figure, FigureGroup, published
-from gpubench.studies.cards.ranking import answer_with, chart, full_table, notes, rank, rank_sentence, short_table
+from gpubench.studies.cards.ranking import answer_with, chart, rank, rank_sentence
 from gpubench.studies.cards.ratio import (
     WORKLOADS_50,
     Pair,
@@ -50,21 +50,6 @@ def answer(
     tables += [pair_table(pairs, card, other)] if pairs else []
     ranking = rank(other, classes).of(cards)
     return answer_with(headline, title, tables, remarks, charts=[chart(ranking, ranking.lines)])
-
-
-def several(
-    cards: Sequence[str], classes: Sequence[str], dollars: Mapping[str, float] | None = None
-) -> tuple[Answer, Table]:
-    """Return the answer about three or more cards, relative to the last one, and its table for a terminal."""
-    ranking = rank(cards[-1], classes, dollars).of(cards)
-    first = ranking.lines[0]
-    kind, ratio = next(iter(first.ratios.items()))
-    than = f"{times(ratio.value)} as fast as {cards[-1]} ({ratio.interval_text})"
-    headline = f"The fastest of {len(cards)} cards in {CLASSES[kind]}: {first.card}"
-    headline += f", {than}." if first.card != cards[-1] else "."
-    table = short_table(ranking, ranking.lines)
-    title, charts = f"speed relative to {cards[-1]}", [chart(ranking, ranking.lines)]
-    return answer_with(headline, title, [full_table(ranking)], notes(ranking), charts=charts), table
 
 
 def _span(ratio: SpeedRatio) -> str:
