@@ -11,12 +11,12 @@ import os
 import random
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import cycle, islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -177,6 +177,13 @@ def _split(classes: Sequence[str], files: dict[str, list[str]]) -> Split:
     labels = [number for number, name in enumerate(classes) for _ in files.get(name, ())]
     paths = [os.fsencode(path) for name in classes for path in files.get(name, ())]
     return Split(np.array(paths, dtype=np.bytes_), np.array(labels, dtype=np.int64))
+
+
+def mean_bytes(root: Path, split: Split) -> float:
+    """Return the mean size in bytes of a file of the split, from about MOST_LOOKED_AT of them; 0 if none is there."""
+    indices = range(0, len(split), max(1, len(split) // MOST_LOOKED_AT))
+    sizes = [file.stat().st_size for file in (root / split.path(index) for index in indices) if file.is_file()]
+    return sum(sizes) / max(1, len(sizes))
 
 
 def shown(path: str) -> str:
@@ -353,6 +360,30 @@ class Spec:
     min_scale: float = 1.0
     dice: int | None = None
     """Seed of the random crops and flips; None crops the centre."""
+
+
+class FilesRead:
+    """Gives the sample of a later epoch files that the process has read before, as a whole run has by then.
+
+    Args:
+        cached: sizes of copies of which all files fit in the memory; files of other sizes are never replaced.
+    """
+
+    def __init__(self, cached: Collection[int]) -> None:
+        self._cached = cached
+        self._read: dict[tuple[str, int], dict[int, None]] = {}
+
+    def again(self, specs: Iterable[Spec]) -> Iterator[Spec]:
+        """Yield the specs of a pass, with the files of earlier passes in turn if there were any."""
+        before: dict[tuple[str, int], Iterator[int]] = {}
+        for spec in specs:
+            kind = (spec.split, spec.copies)
+            if spec.copies in self._cached:
+                read = self._read.setdefault(kind, {})
+                files = before.setdefault(kind, cycle(list(read)))
+                spec = replace(spec, indices=tuple(islice(files, len(spec.indices))) or spec.indices)
+                read.update(dict.fromkeys(spec.indices))
+            yield spec
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import re
 import secrets
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -170,22 +170,40 @@ def cpu_count() -> int:
 
 def cgroup_cpus(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")) -> float | None:
     """Return the CPU limit of this process's control groups, in CPUs, or None without a limit."""
+    return min((limit for group in _groups("cpu", root, groups) for limit in _quota(group)), default=None)
+
+
+def memory_for_files(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")) -> int:
+    """Return the bytes of files that can stay in memory: what is available, or the limit of the control groups."""
+    limits = [limit for group in _groups("memory", root, groups) for limit in _memory_limit(group)]
+    return min([int(psutil.virtual_memory().available), *limits])
+
+
+def _groups(controller: str, root: Path, groups: Path) -> Iterator[Path]:
+    """Yield the folders of this process's control groups that may limit something."""
     try:
         lines = groups.read_text().splitlines()
     except OSError:
-        return None
-    limits = []
+        return
     for line in lines:
         _, controllers, path = line.split(":", 2)
         tree = root if not controllers else root / controllers
-        if controllers and "cpu" not in controllers.split(","):
+        if controllers and controller not in controllers.split(","):
             continue
         # Inside a container the path is often the host's, and the mounted folder is the group's.
         for group in (tree / path.lstrip("/"), *(tree / path.lstrip("/")).parents):
-            limits += _quota(group)
+            yield group
             if group == tree:
                 break
-    return min(limits, default=None)
+
+
+def _memory_limit(group: Path) -> list[int]:
+    """Return the memory limit of one cgroup (version 2 or 1), in bytes, in a list, which is empty without a limit."""
+    files = (group / "memory.max", group / "memory.limit_in_bytes")
+    try:
+        return [int(text) for file in files if file.exists() and (text := file.read_text().strip()) != "max"]
+    except (OSError, ValueError):
+        return []
 
 
 def _quota(group: Path) -> list[float]:
