@@ -70,7 +70,7 @@ HEATING_SECONDS = 300.0
 TREND = 0.03
 """Timed laps are unsteady if their trend, going on until then, changes step times by more than this share."""
 
-TREND_LAPS, TREND_Z = 6, 3.29
+TREND_LAPS, TREND_Z = 8, 3.29
 """Least number of laps with a trend, and its distance from none in standard deviations: 0.1% of steady samples."""
 
 
