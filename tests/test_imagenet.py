@@ -317,6 +317,33 @@ def test_one_pool_of_loader_processes_serves_all_phases(photos):
     assert seen[0] == seen[1] == seen[2]
 
 
+@pytest.mark.parametrize(
+    ("mode", "memory", "again"), [("sampled", 2**40, True), ("sampled", 2**10, False), ("full", 2**40, False)]
+)
+def test_a_sample_reads_the_files_of_its_first_epoch_again_if_they_stay_in_memory(
+    photos, monkeypatch, mode, memory, again
+):
+    monkeypatch.setattr(data, "memory_for_files", lambda: memory)
+    source = Source(trial_of(photos, mode=mode))
+    phase = schedule_of(PHASES).phases[0]
+    read = []
+    make = source.feed.loader.dataset.__class__.__getitem__
+    monkeypatch.setattr(
+        source.feed.loader.dataset.__class__,
+        "__getitem__",
+        lambda self, spec: (read.append(spec.indices), make(self, spec))[1],
+    )
+    epochs = []
+    for epoch in (0, 1):
+        read.clear()
+        for number, _ in enumerate(source.train(epoch, phase, 8)):
+            if number == 1:  # as the clock ends a sample
+                break
+        epochs.append({index for indices in read for index in indices})
+    assert (epochs[0] == epochs[1]) == again
+    assert any("memory" in remark for remark in source.remarks()) == (memory == 2**10)
+
+
 def test_the_order_depends_on_seed_and_epoch_alone(photos):
     trial = trial_of(photos)
     phase = schedule_of(PHASES).phases[0]

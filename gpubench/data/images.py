@@ -11,7 +11,7 @@ import os
 import random
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -363,26 +363,21 @@ class Spec:
 
 
 class FilesRead:
-    """Gives the sample of a later epoch files that the process has read before, as a whole run has by then.
+    """Gives later passes of a sample the files of earlier ones, because a whole run would find all files in memory."""
 
-    Args:
-        cached: sizes of copies of which all files fit in the memory; files of other sizes are never replaced.
-    """
-
-    def __init__(self, cached: Collection[int]) -> None:
-        self._cached = cached
+    def __init__(self, fitting: Collection[int]) -> None:
+        self._fitting = fitting  # sizes of copies of which all fit in the memory; others are not replaced
         self._read: dict[tuple[str, int], dict[int, None]] = {}
 
-    def again(self, specs: Iterable[Spec]) -> Iterator[Spec]:
+    def again(self, specs: Sequence[Spec]) -> Iterator[Spec]:
         """Yield the specs of a pass, with the files of earlier passes in turn if there were any."""
-        before: dict[tuple[str, int], Iterator[int]] = {}
+        before = {kind: cycle(list(indices)) for kind, indices in self._read.items() if indices}
         for spec in specs:
             kind = (spec.split, spec.copies)
-            if spec.copies in self._cached:
-                read = self._read.setdefault(kind, {})
-                files = before.setdefault(kind, cycle(list(read)))
-                spec = replace(spec, indices=tuple(islice(files, len(spec.indices))) or spec.indices)
-                read.update(dict.fromkeys(spec.indices))
+            if kind in before:
+                spec = replace(spec, indices=tuple(islice(before[kind], len(spec.indices))))
+            if spec.copies in self._fitting:
+                self._read.setdefault(kind, {}).update(dict.fromkeys(spec.indices))
             yield spec
 
 

@@ -175,7 +175,8 @@ def cgroup_cpus(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/
 
 def memory_for_files(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")) -> int:
     """Return the bytes of files that can stay in memory: what is available, or the limit of the control groups."""
-    limits = [limit for group in _groups("memory", root, groups) for limit in _memory_limit(group)]
+    files = [group / "memory.max" for group in _groups("memory", root, groups)]
+    limits = [int(text) for file in files if file.is_file() and (text := file.read_text().strip()) != "max"]
     return min([int(psutil.virtual_memory().available), *limits])
 
 
@@ -195,15 +196,6 @@ def _groups(controller: str, root: Path, groups: Path) -> Iterator[Path]:
             yield group
             if group == tree:
                 break
-
-
-def _memory_limit(group: Path) -> list[int]:
-    """Return the memory limit of one cgroup (version 2 or 1), in bytes, in a list, which is empty without a limit."""
-    files = (group / "memory.max", group / "memory.limit_in_bytes")
-    try:
-        return [int(text) for file in files if file.exists() and (text := file.read_text().strip()) != "max"]
-    except (OSError, ValueError):
-        return []
 
 
 def _quota(group: Path) -> list[float]:

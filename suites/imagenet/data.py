@@ -214,9 +214,10 @@ class Source:
         pictures = Pictures(tree, folders, decode)
         most_bytes = memory_for_files() / (len(self.train_images) + len(self.valid_images))
         large = {size for size, root in pictures.roots.items() if images.mean_bytes(root, tree.train) > most_bytes}
-        sampled = trial.case.mode != "full"
-        self.too_large = sampled and any(self.copies(phase) in large for phase in schedule.phases)
-        self.feed = Feed(pictures, trial, FilesRead(set(pictures.roots) - large if sampled else set()))
+        self.too_large = trial.case.mode != "full" and any(self.copies(phase) in large for phase in schedule.phases)
+        self.feed = Feed(
+            pictures, trial, FilesRead(set() if trial.case.mode == "full" else set(pictures.roots) - large)
+        )
 
     def copies(self, phase: Phase) -> int:
         """Return the size of the copies that a phase reads; 0: the originals."""

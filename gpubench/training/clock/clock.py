@@ -378,7 +378,7 @@ class Clock:
         self.end_epoch()
         run = median_run([*self._ended, self._run])
         summary = run.summary(self._resident.laps)
-        later_ratio = 1.0 if summary["measured"] else run.later_ratio
+        later_ratio = run.later_ratio if self._sampling.epochs and not summary["measured"] else 1.0
         trend = f"unsteady: steps of {later_ratio - 1:+.0%} in the rest of the run, if the sample's trend goes on"
         moving = run.drifted or trend * (later_ratio != 1)
         return {

@@ -97,11 +97,10 @@ class Run:
 
     @property
     def later_ratio(self) -> float:
-        """Step times later in the run over those of its sample, if a stage's trend goes on; 1 without a trend."""
+        """Step times later in the run over those of its sample, if a stage's trend goes on: 0.5 to 2, 1 without one."""
         change = max(map(trend, self._steady_by_stage()), key=abs) * min(self.seconds, HEATING_SECONDS)
-        if abs(change) <= TREND:
-            return 1.0
-        return 1 + change if change > 0 else 1 / (1 - change)
+        factor = 1 + min(abs(change), 1.0) * (abs(change) > TREND)
+        return factor if change > 0 else 1 / factor
 
     def summary(self, resident: Sequence[Lap] = ()) -> dict[str, Any]:
         """Return the run's fields of a Measurement, projected if epochs are missing."""

@@ -64,11 +64,8 @@ def sampling_for(mode: Mode, *, accelerator: bool) -> Sampling:
     return Sampling(1, 0.5, 0.0, 0.5, 0.0, 0, int(accelerator), 0.0, steps=True, timed_steps=2, train_limit=10.0)
 
 
-HEATING_SECONDS = 300.0
-"""A trend of step times is taken to go on for so long: a cooler reaches its temperature within about five minutes."""
-
-TREND = 0.03
-"""Timed laps are unsteady if their trend, going on until then, changes step times by more than this share."""
+HEATING_SECONDS, TREND = 300.0, 0.03
+"""A trend goes on for so long, as a cooler heats up, and is reported if it changes step times by more than TREND."""
 
 TREND_LAPS, TREND_Z = 8, 3.29
 """Least number of laps with a trend, and its distance from none in standard deviations: 0.1% of steady samples."""
