@@ -77,7 +77,6 @@ def compare(
     prices: "str | Path | Mapping[str, float] | None" = None,
     where: "str | Iterable[str]" = (),
     only: str = "",
-    allow_mismatch: bool = False,
 ) -> "Answer":
     """What `gpubench compare` says of some rows, or of the files they are in; the arguments are its options.
 
@@ -95,7 +94,7 @@ def compare(
     wheres = (where,) if isinstance(where, str) else tuple(where)
     columns = by if isinstance(by, str) else ",".join(map(str, by or ())) or None
     costs = Path(prices) if isinstance(prices, str) else prices
-    question = Question(columns, baseline, allow_mismatch, metric, costs, wheres)
+    question = Question(columns, baseline, metric, costs, wheres)
     try:
         answer = answers.answer_of(loaded, question)
         return answers.only(answer, only) if only else answer
