@@ -70,22 +70,17 @@ def cli(tmp_path, monkeypatch):
     return invoke
 
 
+def gpubench_in(folder: Path, *arguments: object) -> Done:
+    """Run gpubench in a process of its own, with real children."""
+    command = [sys.executable, "-m", "gpubench", *map(str, arguments)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
 @pytest.fixture
 def cli_process(tmp_path):
     """Runs gpubench in a process of its own, in `tmp_path`, with real children."""
-
-    def invoke(*arguments: object) -> Done:
-        done = subprocess.run(
-            [sys.executable, "-m", "gpubench", *map(str, arguments)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
-
-    return invoke
+    return partial(gpubench_in, tmp_path)
 
 
 @pytest.fixture

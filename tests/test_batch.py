@@ -123,10 +123,6 @@ def test_an_aim_that_is_too_high_is_lowered_before_it_is_halved():
     assert (found.batch, asked) == (192, [8, 16, 288, 280, 64, 128, 216, 168, 192, 200, 208])
 
 
-def test_the_two_above_a_hole_are_tried():
-    assert search(Card(1000 + 125 * 10, holes={112})) == (120, False, [8, 16, 32, 64, 128, 96, 112, 104, 120])
-
-
 def test_nothing_above_the_cap_is_tried():
     assert search(Card(10**6, holes={104}), cap=110) == (96, False, [8, 16, 32, 64, 104, 80, 88, 96])
     assert search(Card(10**6), cap=8) == (8, True, [8])

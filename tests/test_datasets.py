@@ -209,13 +209,6 @@ def test_weights_are_fetched_checked_and_found(server, tmp_path, monkeypatch):
         datasets.locate_weights("net-v1", own)
 
 
-def test_the_official_addresses():
-    url = datasets.weights_url("resnet18-imagenet1k-v1")
-    assert url == "https://download.pytorch.org/models/resnet18-f37072fd.pth"
-    (cifar10,) = datasets.DATASETS["cifar10"].urls
-    assert cifar10 == "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
-
-
 @pytest.mark.realdata
 def test_the_real_cifar_100(real_data, monkeypatch):
     monkeypatch.undo()  # the tiny registry

@@ -65,24 +65,6 @@ def test_a_return_returns_nothing_and_the_other_lines_stay():
     assert found.source == "def f(a):\n    # why\n    return None\n"
 
 
-def test_a_file_is_gone_on_with_and_summed_up(tmp_path):
-    path = tmp_path / "mutations.csv"
-    assert mutations.known(path) == {}
-    path.write_text(
-        "module,line,original,mutated,result,seconds\n"
-        'a.py,3,"f(a, b)","f(a, c)",killed,1.5\n'
-        "a.py,4,a < b,(a <= b),survived,2.5\n"
-        "long.py,4,a < b,(a <= b),timeout,20.0\n"
-    )
-    found = mutations.known(path)
-    assert list(found) == [("a.py", "3", "f(a, c)"), ("a.py", "4", "(a <= b)"), ("long.py", "4", "(a <= b)")]
-    assert mutations.summary(list(found.values())).splitlines() == [
-        "a.py       1 killed    1 survived   50%",
-        "long.py    1 killed    0 survived  100%",
-        "all        2 killed    1 survived   67%",
-    ]
-
-
 def test_the_table_names_modules_and_tests_that_there_are():
     for module, tests in mutations.TESTS.items():
         assert (ROOT / module).is_file()

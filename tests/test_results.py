@@ -148,50 +148,6 @@ def test_what_a_result_is_based_on(changes, basis):
     assert made.sentence == f"{made.said} ({made.basis})."
 
 
-SMALLER = {"peak_memory_bytes": 2**30}
-LARGER = {"peak_memory_bytes": 2**31}
-
-
-@pytest.mark.parametrize(
-    ("own", "options", "said"),
-    [
-        ((rows(FAST), rows(SLOW, **TI)), {}, "RTX 2080 Ti trains 2.00 times as fast as GTX 1080 Ti in fp32"),
-        (
-            (rows(FAST[:1], precision="fp16-master"), rows(SLOW[:1])),
-            {},
-            "Mixed precision is 2.00 times as fast as fp32 on RTX 2080 Ti",
-        ),
-        (
-            (rows([90.0, 110.0, 100.0, 95.0, 104.0, 99.0], precision="bf16"), rows(SLOW)),
-            {},
-            "bf16 may be 1.01 times as fast as fp32 on RTX 2080 Ti",
-        ),
-        (
-            (rows(SLOW, **SMALLER, precision="bf16"), rows(SLOW, **LARGER)),
-            {"metric": "memory"},
-            "bf16 is 2.00 times as small as fp32 on RTX 2080 Ti in peak GiB",
-        ),
-        (
-            (rows(SLOW, samples_per_second=50.0), rows(SLOW, samples_per_second=25.0, **TI)),
-            {"metric": "rate"},
-            "RTX 2080 Ti trains 2.00 times as fast as GTX 1080 Ti in fp32",
-        ),
-        (
-            (rows([8.0], rung=1, model="first", studies="ladder"), rows([4.0], rung=2, model="last", studies="ladder")),
-            {},
-            "The steps from first to last make training 2.00 times as fast in fp32 on RTX 2080 Ti",
-        ),
-        (
-            tuple(rows([1.0], processes=n, samples_per_second=r, session=f"s{n}") for n, r in ((1, 10.0), (8, 64.0))),
-            {},
-            "8 processes train 6.40 times as fast as 1 on RTX 2080 Ti: scaling efficiency 80%",
-        ),
-    ],
-)
-def test_a_result_in_words(tmp_path, own, options, said):
-    assert said in [each.said for each in found(tmp_path, *own, **options)]
-
-
 def test_results_that_read_alike_say_in_what_they_differ(tmp_path):
     small, large = {"params": "epochs=1 width=8"}, {"params": "epochs=1 width=64"}
     bf16 = {"precision": "bf16"}
@@ -218,18 +174,6 @@ def test_times_as_people_say_them(seconds, text):
 def test_the_headline_names_what_the_same_models_ran():
     results = [result(value=2.0), result(value=1.5, precision="fp16"), result(value=1.2, models=("a", "b"))]
     assert lacking(headline(results), "A", "2.00", "B", "fp32", "1.50", "fp16") == []
-
-
-@pytest.mark.parametrize("name", ["markdown", "json", "csv"])
-def test_every_result_is_in_every_format_that_holds_an_answer(cli, name):
-    files = [*RESULTS.glob("20[0-9][0-9]-*.csv")]
-    done = cli("compare", *files, "--format", name)
-    said = answer(files, Question())
-    assert len(said.results) > MOST
-    text = done.stdout.replace('""', '"').replace('\\"', '"').replace("\\u00b1", "±").replace("\\|", "|")
-    for each in said.results:
-        assert each.sentence in text.replace("\\[", "["), each
-        assert name != "markdown" or f"| {each.what}" in text
 
 
 def test_a_first_look_does_not_join_what_is_compared(cli, tmp_path):
@@ -335,15 +279,6 @@ def test_a_batch_that_learnt_nothing_is_no_crash(tmp_path, accuracies):
     ]
     (one,) = [each for each in found(tmp_path, *own) if each.kind == "batch"]
     assert one.figure == f"{(accuracies[1] - accuracies[0]) * 100:+.1f} pt"
-
-
-@pytest.mark.parametrize(
-    "arguments", [("--metric", "memory"), ("--metric", "rate"), ("--by", "torch"), ("--by", "data")]
-)
-def test_ladders_and_scaling_answer_no_other_question(cli, arguments):
-    said = cli("compare", *RESULTS.glob("20[0-9][0-9]-*.csv"), *arguments).stdout
-    assert "tta" not in said.partition("Charts:")[0]
-    assert " pt " not in said.partition("Charts:")[0]
 
 
 def test_other_columns_are_named(tmp_path):

@@ -349,30 +349,6 @@ def test_ranks_are_among_comparable_cases(tmp_path):
     assert places == {("bf16", "64 (fixed)"): "1 of 2", ("fp32", "64 (fixed)"): "2 of 2", ("fp32", "128 (fixed)"): ""}
 
 
-def test_two_alike_share_a_rank_and_imported_ones_are_marked(tmp_path):
-    for name in ("a", "b"):
-        records.append(tmp_path / f"{name}.csv", rows([50.0] * 6, device_hash=name * 12, session=name))
-    figures = {
-        "mode": "published",
-        "source": "github.com/c/d",
-        "device_hash": "",
-        "session": "",
-        "batch_policy": "author",
-    }
-    mine = [*rows([60.0], batch_size=128, **figures), *rows([70.0], batch_size=256, precision="bf16", **figures)]
-    records.append(tmp_path / "c.csv", mine)
-    built(tmp_path / "site", tmp_path)
-    lines = table(tmp_path / "site", "index.html", "cases")
-    told = [tuple(line[name][0] for name in ("rank", "batch")) for line in lines]
-    assert sorted(told) == [
-        ("1 of 2", "128 (author)"),
-        ("1 of 2", "64 (fixed)"),
-        ("1 of 2", "64 (fixed)"),
-        ("2 of 2", "256 (author)"),
-    ]
-    assert [line["card"][0].endswith(" imported") for line in lines] == [bool(line["source"][0]) for line in lines]
-
-
 @pytest.mark.parametrize(
     "changes",
     [
