@@ -107,7 +107,7 @@ class _OtherPrograms:
             return
         self._checked = time.monotonic()
         processes = foreign(self._card.processes(), pid, all_visible=self._visible)
-        self._most = max(self._most, processes.compute if processes else 0)
+        self._most = max(self._most, len(processes.compute) if processes else 0)
 
     def load(self) -> str:
         """Return the number of other programs or their share of the CPUs, in words; empty if none is known."""
