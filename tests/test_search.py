@@ -252,3 +252,11 @@ def test_the_capacity_of_a_card_is_what_was_free_at_the_start(limit, available, 
     device = Device("cuda:0", "cuda", "A card", 80 << 30, available_bytes=available and available << 30)
     case = replace(CASE, memory_limit_bytes=limit and limit << 30)
     assert capacity_of(case, device) == int((capacity << 30) * 0.97)
+
+
+def test_a_cap_that_the_suite_cannot_compute_fails_the_case(monkeypatch):
+    broken = batches(lambda trial: fits(trial.batch_size))
+    monkeypatch.setattr("gpubench.runner.batch.batches.cap_of", lambda case, suite: 1 / 0)
+    case = broken.of(CASE)
+    assert (case.refusal_status, case.batch_size) == ("failed", None)
+    assert "ZeroDivisionError" in case.refusal
