@@ -173,7 +173,7 @@ def row_name(name: str, root: Path) -> str:
 
 def load_corpus(name: str, root: Path) -> corpus.Corpus:
     """Return the corpus under `root` (dataset `name`, or the user's instead) as token numbers."""
-    return corpus.load(_corpus_folder(name, root), cache_folder() / "corpora")
+    return corpus.load(_corpus_folder(name, root))
 
 
 def load_bytes(name: str, root: Path) -> "dict[str, NDArray[np.uint8]]":

@@ -3,6 +3,7 @@
 Called by runner/measure.py. Never computes on a device. Values that a card or driver does not report stay empty.
 """
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -147,7 +148,7 @@ class Sampler:
         joules, source = (cpu_joules, "rapl") if self._on_cpu else self._card_energy(spans)
         reasons = [reading.reasons for reading in inside if reading.reasons is not None]
         clocks = _values(inside, "sm_clock_mhz")
-        others = self._others(spans)
+        others = self.others(spans)
         capped = any("power_cap" in reason for reason in reasons)
         throttled = slowed(reasons) or (fell(clocks, SLUMPED) and not capped)
         seconds, samples = sum(lap.seconds for lap in timed), sum(lap.samples for lap in timed)
@@ -186,8 +187,8 @@ class Sampler:
         steps = np.diff(times) * (watts[1:] + watts[:-1]) / 2
         return _between(times, np.concatenate([[0.0], np.cumsum(steps)]), spans), "integrated"
 
-    def _others(self, spans: Sequence[Span]) -> dict[str, int] | None:
-        """Return the most processes of other programs that compute and that draw, or None if unknown."""
+    def others(self, spans: Sequence[Span] = ((0.0, math.inf),)) -> dict[str, int] | None:
+        """Return the most processes of other programs that computed and that drew in `spans`, or None if unknown."""
         times = [at for at, _ in self._foreign]
         loads = zip(self._foreign, _inside(times, spans), strict=True)
         known_loads = [load for (_, load), within in loads if within and load]
