@@ -459,7 +459,7 @@ def test_a_cards_batch_is_refused_on_a_cpu():
 @pytest.mark.parametrize(("name", "refused"), [("fp16-master", True), ("fp16-pure", True), ("fp16", False)])
 def test_an_average_of_16_bit_weights_is_refused(photos, name, refused):
     case = trial_of(photos, ema="0.9999").case
-    assert ("too coarse" in IMAGENET.suite.refuse(replace(case, precision=name))) is refused
+    assert ("weights are fp32" in IMAGENET.suite.refuse(replace(case, precision=name))) is refused
 
 
 def test_tensorboard_events_have_the_tags_of_the_original(photos, tmp_path):

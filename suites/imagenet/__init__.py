@@ -20,6 +20,7 @@ from pathlib import Path
 from gpubench import MEMORY_FORMAT, Case, Param, ParamValue, Suite, UserError, imported
 from gpubench.data import datasets, images
 from gpubench.data.schedules import Schedule, read, schedule_of
+from gpubench.suite.trial import autocast_refusal
 
 TRAIN_IMAGES = images.IMAGENET[1]
 CPU_PIXELS = 2**21
@@ -40,11 +41,9 @@ def check(params: Mapping[str, ParamValue], folder: Path, data: str) -> None:
 
 
 def refuse(case: Case) -> str:
-    """Return why a case cannot run: 16-bit weights are too coarse, or its batch does not fit the step or the memory."""
-    if case.params["optimizer"] == "lars" and case.precision.endswith(("-master", "-pure")):
-        return "optimizer=lars: its weights are fp32; ask for fp32, tf32, fp16 or bf16"
-    if case.params["ema"] and case.precision.endswith(("-master", "-pure")):
-        return "ema: weights of 16 bits are too coarse for the steps of their average; ask for fp16 or bf16"
+    """Return why a case cannot run: its weights are too coarse, or its batch does not fit the step or the memory."""
+    if (case.params["optimizer"] == "lars" or case.params["ema"]) and (why := autocast_refusal(case.precision)):
+        return f"optimizer=lars or ema: {why}"
     batch, step = case.batch_size or 0, int(case.params["global_batch"])
     schedule = schedule_in(case.params)
     if step % case.processes:
