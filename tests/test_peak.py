@@ -143,14 +143,6 @@ def test_a_peak_under_foreign_load_is_not_kept(monkeypatch):
     assert lacking(said[0], "other programs", "cuda:0", "fp32") == []
 
 
-def test_a_peak_that_lacks_its_copy_shows_the_rest_and_is_not_kept(monkeypatch):
-    found, kept, said = measured(monkeypatch, None, {**asdict(PEAK), "bytes_per_second": None})
-    assert found.flops_per_second == PEAK.flops_per_second
-    assert (kept, said) == (None, [])
-    shown = peak.table([(CARD, "fp32", found)])
-    assert "TFLOP/s" in [column.header for column in shown.columns]
-
-
 def test_one_slow_size_does_not_end_the_products():
     rates = dict.fromkeys(SIDES, 1e13) | {256: 0.88e9}
     side, best = fastest_product(lambda side: rates[side])

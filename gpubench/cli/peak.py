@@ -99,6 +99,6 @@ def _line(device: "Device", precision: str, measured: "Peak | str") -> dict[str,
         line["TFLOP/s"] = f"{measured.flops_per_second / 1e12:.4g}"
         line["share"] = f"{measured.flops_per_second / listed:.0%}" if listed else ""
         line["matrix side"] = str(measured.side)
-        line["GB/s"] = f"{measured.bytes_per_second / 1e9:.4g}" if measured.bytes_per_second else ""
-        line["us per call"] = f"{measured.op_seconds * 1e6:.3g}" if measured.op_seconds else ""
+        line["GB/s"] = f"{measured.bytes_per_second / 1e9:.4g}"
+        line["us per call"] = f"{measured.op_seconds * 1e6:.3g}"
     return line

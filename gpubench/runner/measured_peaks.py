@@ -30,19 +30,14 @@ class Peak:
 
     flops_per_second: float
     """Rate of the fastest matrix product."""
-    bytes_per_second: float | None
-    """Rate of a large copy, bytes read plus written; None without memory for it."""
-    op_seconds: float | None
+    bytes_per_second: float
+    """Rate of a large copy, bytes read plus written."""
+    op_seconds: float
     """Seconds per call in a training step on tiny tensors."""
     side: int
     """Rows and columns of that matrix product."""
     shared: bool = False
     """Whether other programs used the device meanwhile; such a peak is not stored."""
-
-    @property
-    def whole(self) -> bool:
-        """Whether all rates were measured."""
-        return self.bytes_per_second is not None and self.op_seconds is not None
 
 
 def cache_file() -> Path:
@@ -88,8 +83,7 @@ def measure(
     if (others and others["compute"]) or (cpu_load and cpu_load.others() > host.SHARED_CPU):
         say(f"other programs used {device.device} meanwhile: its peak in {precision} is not stored")
         return replace(peak, shared=True)
-    if peak.whole:
-        _store(_key(device, torch, precision, threads), peak)
+    _store(_key(device, torch, precision, threads), peak)
     return peak
 
 

@@ -70,7 +70,7 @@ def run_on_slurm(job_options: Mapping[str, Any], arguments: Sequence[str], out: 
         ticket.write_text(job)
         console.print(f"job {job}; its output is in {folder}", markup=False)
     state = follow(job, out, console)
-    console.print(f"job {job} {ENDED[state]} ({state}); its rows are in {out}", markup=False)
+    console.print(f"job {job} ended: {state}; its rows are in {out}", markup=False)
     return 0 if state == "COMPLETED" else 4
 
 
@@ -134,18 +134,10 @@ def _address(node: str) -> str:
 
 
 ENDED = {
-    "COMPLETED": "ended",
-    "FAILED": "failed",
-    "CANCELLED": "was cancelled",
-    "TIMEOUT": "ran out of time",
-    "NODE_FAIL": "lost a node",
-    "OUT_OF_MEMORY": "ran out of memory",
-    "PREEMPTED": "was preempted",
-    "BOOT_FAIL": "lost a node that did not start",
-    "DEADLINE": "missed its deadline",
-    "UNKNOWN": "is unknown to Slurm",
+    *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"),
+    *("PREEMPTED", "BOOT_FAIL", "DEADLINE", "UNKNOWN"),
 }
-"""Final states of a job, in words."""
+"""Slurm's final states of a job, and `UNKNOWN` if Slurm has none."""
 
 
 def follow(job: str, out: Path, console: Console) -> str:
