@@ -186,7 +186,6 @@ class TrialRunner:
         case = trial.case
         if not case.refusal:
             self._warm_up.before(case, self.rounds.planned_cases, searched=self._batches.to_confirm(case))
-        self.rounds.begins()
         self._progress.start(case.label, self._session.suites[case.suite].suite.unit)
         started = _now()
         trial, measurement = self._batches.measured(trial)
