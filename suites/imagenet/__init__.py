@@ -42,8 +42,8 @@ def check(params: Mapping[str, ParamValue], folder: Path, data: str) -> None:
 
 def refuse(case: Case) -> str:
     """Return why a case cannot run: its weights are too coarse, or its batch does not fit the step or the memory."""
-    if (case.params["optimizer"] == "lars" or case.params["ema"]) and (why := autocast_refusal(case.precision)):
-        return f"optimizer=lars or ema: {why}"
+    if case.params["optimizer"] == "lars" and (reason := autocast_refusal(case.precision)):
+        return f"optimizer=lars: {reason}"
     batch, step = case.batch_size or 0, int(case.params["global_batch"])
     schedule = schedule_in(case.params)
     if step % case.processes:
@@ -77,7 +77,6 @@ SUITE = Suite(
         "lr": Param(0.0, "highest learning rate, in the shape of the schedule; 0 is the schedule's own"),
         "global_batch": Param(0, "images in a step of all processes, added up from batches; 0 is a batch of each"),
         "weight_decay": Param(1e-4, "of all weights but BatchNorm's and biases"),
-        "ema": Param(0.0, "decay of an exponential average of the weights, which is then validated; 0: none"),
         "gradients_as": Param("fp32", "what processes send: fp16 halves it", choices=("fp32", "fp16")),
         "all_reduce": Param("flat", "how they are summed, as in scaling", choices=("flat", "hierarchical", "hybrid")),
         "hybrid_kib": Param(64, "KiB up to which a bucket is summed hierarchically by hybrid", least=1),

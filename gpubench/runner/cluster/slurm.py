@@ -85,25 +85,18 @@ def _submit(job_options: Mapping[str, Any], arguments: Sequence[str], folder: Pa
     secret.unlink(missing_ok=True)
     secret.touch(mode=0o600)
     secret.write_text(secrets.token_hex(16))
-    named = {
-        *("partition", "gpus_per_node", "cpus_per_task", "mem", "account", "qos", "constraint", "exclude", "nodelist")
-    }
     minutes = int(job_options.get("time", 60))
     local = int(job_options.get("gpus_per_node", 1))
-    extra = {name: value for name, value in job_options.items() if name not in {*named, "nodes", "time"}}
-    if not CPU_OPTIONS & set(job_options):
-        extra["exclusive"] = True
+    whole_nodes = {} if CPU_OPTIONS & set(job_options) else {"exclusive": True}
     try:
         executor = submitit.SlurmExecutor(folder=folder / "log")
         executor.update_parameters(
             job_name="gpubench",
-            nodes=job_options["nodes"],
             ntasks_per_node=1,  # gpubench starts the processes of a node itself
             time=minutes,
             signal_delay_s=min(NOTICE_SECONDS, minutes * 15),
             # A job that Slurm restarts would overwrite the rows of the first one.
-            additional_parameters={"no-requeue": True, **extra},
-            **{name: value for name, value in job_options.items() if name in named},
+            additional_parameters={"no_requeue": True, **whole_nodes, **job_options},
         )
         is_set = any(argument.partition("=")[0] == "--processes" for argument in arguments)
         processes = [] if is_set else ["--processes", str(local)]
