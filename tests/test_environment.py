@@ -34,8 +34,6 @@ def test_a_home_becomes_a_tilde(monkeypatch):
         ({"cpu.max": "max 100000"}, "0::/", None),
         ({"job/cpu.max": "200000 100000", "job/step/cpu.max": "max 100000"}, "0::/job/step", 2.0),
         ({"cpu.max": "300000 100000"}, "0::/docker/of-the-host", 3.0),
-        ({"cpu,cpuacct/cpu.cfs_quota_us": "50000", "cpu,cpuacct/cpu.cfs_period_us": "100000"}, "4:cpu,cpuacct:/", 0.5),
-        ({"cpu,cpuacct/cpu.cfs_quota_us": "-1", "cpu,cpuacct/cpu.cfs_period_us": "100000"}, "4:cpu,cpuacct:/", None),
         ({}, "0::/", None),
     ],
 )

@@ -43,10 +43,6 @@ IMAGENET = (1000, 1_281_167, 50_000)
 """Classes, training and validation images of ILSVRC 2012."""
 
 
-FAULTS = (AttributeError, ImportError, NameError)
-"""Errors of our code or a library, not of an image file."""
-
-
 class BadImage(Exception):
     """An image cannot be used; the message is the reason."""
 
@@ -198,8 +194,7 @@ def open_image(path: str | Path, decode: Callable[[bytes], "Image"] | None = Non
     """Return the decoded image as RGB, and its mode in the file.
 
     Grey, CMYK and other modes are converted, as in torchvision's ImageFolder. `decode` may be a faster decoder of RGB
-    JPEGs; PIL decodes what it refuses. Raises BadImage if the file is missing, broken or too large. FAULTS are not
-    caught: a missing function of a library does not make an image bad.
+    JPEGs; PIL decodes what it refuses. Raises BadImage if the file is missing, broken or too large.
     """
     from PIL import Image
 
@@ -231,7 +226,7 @@ def _bad_images() -> Iterator[None]:
     Image.MAX_IMAGE_PIXELS = None  # MOST_PIXELS replaces PIL's limit, which only warns
     try:
         yield
-    except (BadImage, *FAULTS):
+    except BadImage:
         raise
     except Exception as error:  # a broken file may raise nearly anything
         raise BadImage(_why(error)) from None
@@ -290,8 +285,6 @@ class Prepared:
     """Copies that existed already."""
     bad: tuple[tuple[str, str], ...]
     """(file, reason) of images without a copy."""
-    odd: tuple[tuple[str, str], ...]
-    """(file, mode) of images that were not RGB and were converted."""
 
 
 def prepare(tree: Tree, size: int, cache: Path, processes: int) -> Prepared:
@@ -301,7 +294,7 @@ def prepare(tree: Tree, size: int, cache: Path, processes: int) -> Prepared:
     folder = copies_folder(cache, tree.name, size)
     files = [split.path(index) for split in (tree.train, tree.valid) for index in range(len(split))]
     made = kept = 0
-    bad, odd = [], []
+    bad = []
     try:
         for parent in sorted({str(Path(file).parent) for file in files}):
             (folder / parent).mkdir(parents=True, exist_ok=True)
@@ -313,26 +306,23 @@ def prepare(tree: Tree, size: int, cache: Path, processes: int) -> Prepared:
                 made, kept = made + (result == "made"), kept + (result == "kept")
                 if result.startswith("bad "):
                     bad.append((file, result[4:]))
-                if result.startswith("odd "):
-                    made += 1
-                    odd.append((file, result[4:]))
         (folder / "complete.json").write_text(json.dumps({"images": made + kept, "bad": bad}), encoding="utf-8")
     except OSError as error:
         raise UserError(
             f"{folder}: copies cannot be written ({error.strerror}); free some space, then run it again"
         ) from None
-    return Prepared(folder, made, kept, tuple(bad), tuple(odd))
+    return Prepared(folder, made, kept, tuple(bad))
 
 
 def _copy(root: Path, folder: Path, size: int, file: str) -> str:
-    """Make one copy, complete or not at all; return `made`, `kept`, `odd MODE` or `bad REASON`."""
+    """Make one copy, complete or not at all; return `made`, `kept` or `bad REASON`."""
     from PIL import Image
 
     to = folder / file
     if to.is_file():
         return "kept"
     try:
-        image, mode = open_image(root / file)
+        image, _ = open_image(root / file)
     except BadImage as error:
         return f"bad {error}"
     shorter = min(image.size)
@@ -342,7 +332,7 @@ def _copy(root: Path, folder: Path, size: int, file: str) -> str:
     part = to.with_name(f".{to.name}.{os.getpid()}")
     image.save(part, "JPEG", quality=QUALITY)
     part.replace(to)
-    return "made" if mode == "RGB" else f"odd {mode}"
+    return "made"
 
 
 # Batches, sent between processes
