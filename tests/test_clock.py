@@ -1,7 +1,7 @@
 """Laps, steady state and projection, with a clock whose time is data: every expectation is exact."""
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 from facts import lacking
@@ -359,6 +359,28 @@ def test_what_would_count_time_twice_is_refused():
 def test_a_rate_that_drifts_between_epochs_is_not_steady():
     summary, _ = train("sampled", 30, lambda e, s: 0.01 * 1.1 ** min(e, 20), steps=20)
     assert (summary["steady"].startswith("unsteady"), summary["unsteady"]) == (True, True)
+
+
+@pytest.mark.parametrize("change", [0.0001, -0.0001])
+def test_steps_that_keep_changing_in_a_sample_mark_it(change):
+    """Step times change by 0.1% in a second, so by 30% in the 300 s that a trend lasts at most."""
+    steps = count()
+    summary, _ = train("sampled", 20, lambda e, s: 0.1 * (1 + change * next(steps)))
+    assert summary["unsteady"]
+    assert lacking(summary["steady"], "unsteady", "trend", "+30%" if change > 0 else "-23%") == []
+    assert summary["later_ratio"] == pytest.approx(1.3 if change > 0 else 1 / 1.3, abs=0.02)
+
+
+@pytest.mark.parametrize("mode", ["full", "sampled"])
+def test_a_first_epoch_of_cold_files_is_no_unsteady_run(mode):
+    summary, _ = train(mode, 4, lambda e, s: 0.3 if e == 0 else 0.1)
+    assert not summary["unsteady"]
+    assert summary["later_ratio"] == 1
+
+
+def test_a_measured_run_has_no_trend():
+    summary, _ = train("full", 2, lambda e, s: 0.1 * (1 + (400 * e + s) / 10_000))
+    assert (summary["unsteady"], summary["later_ratio"]) == (False, 1)
 
 
 def test_uncounted_laps_are_kept_and_in_no_sum():

@@ -21,13 +21,8 @@ def folder(tmp_path):
     return place
 
 
-@pytest.fixture
-def cache(tmp_path):
-    return tmp_path / "cache"
-
-
-def numbers(folder, cache):
-    found = corpus.load(folder, cache)
+def numbers(folder):
+    found = corpus.load(folder)
     return [part.tolist() for part in (found.train, found.valid, found.test)]
 
 
@@ -35,28 +30,28 @@ def numbers(folder, cache):
 EXPECTED = [[0, 1, 2, 3, 3, 0, 4, 3], [5, 1, 3], [0, 6, 3]]
 
 
-def test_words_are_numbered_by_their_first_appearance_and_lines_end(folder, cache):
-    assert numbers(folder, cache) == EXPECTED
-    assert corpus.load(folder, cache).vocabulary == 7
-    assert corpus.load(folder, cache).train.dtype == np.int32
+def test_words_are_numbered_by_their_first_appearance_and_lines_end(folder):
+    assert numbers(folder) == EXPECTED
+    assert corpus.load(folder).vocabulary == 7
+    assert corpus.load(folder).train.dtype == np.int32
 
 
 @pytest.mark.parametrize("ending", ["\r\n", "\r"])
-def test_other_systems_line_ends_mean_the_same(folder, cache, ending):
+def test_other_systems_line_ends_mean_the_same(folder, ending):
     for split, text in TEXTS.items():
         (folder / f"{split}.txt").write_bytes(text.replace("\n", ending).encode())
-    assert numbers(folder, cache) == EXPECTED
+    assert numbers(folder) == EXPECTED
 
 
-def test_a_last_line_without_an_end_and_a_byte_order_mark(folder, cache):
+def test_a_last_line_without_an_end_and_a_byte_order_mark(folder):
     (folder / "train.txt").write_bytes(b"\xef\xbb\xbf" + TEXTS["train"].rstrip().encode())
-    assert numbers(folder, cache) == EXPECTED
+    assert numbers(folder) == EXPECTED
 
 
-def test_the_official_archives_file_names(folder, cache):
+def test_the_official_archives_file_names(folder):
     for split in TEXTS:
         (folder / f"{split}.txt").rename(folder / f"wiki.{split}.tokens")
-    assert numbers(folder, cache) == EXPECTED
+    assert numbers(folder) == EXPECTED
 
 
 @pytest.mark.parametrize(
@@ -69,35 +64,13 @@ def test_the_official_archives_file_names(folder, cache):
         ("words\n".encode("utf-16"), "not UTF-8 text"),
     ],
 )
-def test_a_bad_file_is_one_line_that_names_it(folder, cache, content, words):
+def test_a_bad_file_is_one_line_that_names_it(folder, content, words):
     path = folder / "valid.txt"
     path.unlink() if content is None else path.write_bytes(content)
     with pytest.raises(UserError, match=words) as raised:
-        corpus.load(folder, cache)
+        corpus.load(folder)
     assert str(path) in str(raised.value)
     assert "\n" not in str(raised.value)
-    assert not cache.exists()
-
-
-def test_what_was_numbered_once_is_kept_by_its_content(folder, cache, monkeypatch):
-    corpus.load(folder, cache)
-    (kept,) = cache.iterdir()
-    monkeypatch.setattr(corpus, "_numbered", None)  # not needed again
-    assert numbers(folder, cache) == EXPECTED
-    monkeypatch.undo()
-    (folder / "test.txt").write_text("the end .\n")
-    assert numbers(folder, cache)[2] == [0, 6, 7, 3]
-    assert len(list(cache.iterdir())) == 2
-    assert {path.name for path in folder.iterdir()} == {"train.txt", "valid.txt", "test.txt"}
-    kept.write_bytes(kept.read_bytes()[:50])  # half a file, as a full disk leaves it
-    (folder / "test.txt").write_text(TEXTS["test"])
-    assert numbers(folder, cache) == EXPECTED
-    assert kept.stat().st_size > 50
-
-
-def test_a_cache_that_cannot_be_written_costs_time_only(folder, tmp_path):
-    (tmp_path / "blocked").write_text("")
-    assert numbers(folder, tmp_path / "blocked" / "cache") == EXPECTED
 
 
 def test_only_the_official_bytes_earn_the_name(folder, monkeypatch):
@@ -127,7 +100,7 @@ def test_a_text_that_is_read_in_blocks_is_numbered_as_one(tmp_path, monkeypatch)
     line = " ".join(f"w{n}" for n in range(100))
     for split, lines in {"train": 200, "valid": 1, "test": 1}.items():
         (tmp_path / f"{split}.txt").write_text(f"{line}\n" * lines)
-    corpus_read = corpus.load(tmp_path, tmp_path / "cache")
+    corpus_read = corpus.load(tmp_path)
     assert corpus_read.train.tolist() == [*range(101)] * 200
     assert corpus_read.valid.tolist() == corpus_read.test.tolist() == [*range(101)]
 

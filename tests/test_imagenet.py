@@ -29,7 +29,6 @@ from gpubench.rows.read import load
 from gpubench.suite import files
 from gpubench.suite.trial import Measurement
 from gpubench.training.clock.clock import Clock
-from gpubench.training.flops import Work
 from gpubench.worker.run_trial import judged
 
 IMAGENET = files.find("imagenet")
@@ -231,7 +230,7 @@ def test_two_processes_train_and_validate_as_one(photos, cli_process, tmp_path):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"ema": "0.9", "model": "resnet18", "phases": ONE},
+        {"model": "resnet18", "phases": ONE},
         pytest.param({"name": "bf16"}, marks=pytest.mark.e2e),
         pytest.param({"workers": "1"}, marks=pytest.mark.e2e),
         pytest.param({"memory_format": "contiguous"}, marks=pytest.mark.slow),
@@ -263,7 +262,7 @@ def test_the_synthetic_twin_has_no_quality_but_all_phases():
 def test_batched_rectangles_predict_as_one_image_at_a_time_does(photos):
     trial = trial_of(photos)
     net = network(trial)
-    model = net.judged.eval()
+    model = net.model.eval()
     source = Source(trial)
     phase = schedule_of(PHASES).phases[2]
     found = {}
@@ -295,6 +294,33 @@ def test_one_pool_of_loader_processes_serves_all_phases(photos):
         assert len(list(source.valid(phase, 8, rectangles=phase.rect_val))) >= 3
     assert seen[0]
     assert seen[0] == seen[1] == seen[2]
+
+
+@pytest.mark.parametrize(
+    ("mode", "memory", "again"), [("sampled", 2**40, True), ("sampled", 2**10, False), ("full", 2**40, False)]
+)
+def test_a_sample_reads_the_files_of_its_first_epoch_again_if_they_stay_in_memory(
+    photos, monkeypatch, mode, memory, again
+):
+    monkeypatch.setattr(data, "memory_for_files", lambda: memory)
+    source = Source(trial_of(photos, mode=mode))
+    phase = schedule_of(PHASES).phases[0]
+    read = []
+    make = source.feed.loader.dataset.__class__.__getitem__
+    monkeypatch.setattr(
+        source.feed.loader.dataset.__class__,
+        "__getitem__",
+        lambda self, spec: (read.append(spec.indices), make(self, spec))[1],
+    )
+    epochs = []
+    for epoch in (0, 1):
+        read.clear()
+        for number, _ in enumerate(source.train(epoch, phase, 8)):
+            if number == 1:  # as the clock ends a sample
+                break
+        epochs.append({index for indices in read for index in indices})
+    assert (epochs[0] == epochs[1]) == again
+    assert any("memory" in remark for remark in source.remarks()) == (memory == 2**10)
 
 
 def test_the_order_depends_on_seed_and_epoch_alone(photos):
@@ -445,12 +471,6 @@ def test_a_cards_batch_is_refused_on_a_cpu():
     assert "--set phases=tiny" in IMAGENET.suite.refuse(case)
 
 
-@pytest.mark.parametrize(("name", "refused"), [("fp16-master", True), ("fp16-pure", True), ("fp16", False)])
-def test_an_average_of_16_bit_weights_is_refused(photos, name, refused):
-    case = trial_of(photos, ema="0.9999").case
-    assert ("too coarse" in IMAGENET.suite.refuse(replace(case, precision=name))) is refused
-
-
 def test_tensorboard_events_have_the_tags_of_the_original(photos, tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -461,25 +481,6 @@ def test_tensorboard_events_have_the_tags_of_the_original(photos, tmp_path):
     assert {"first", "losses/test_1", "losses/test_5", "times/eval_sec"} <= set(events.Tags()["scalars"])
     scores = [100 * each["top1"] for each in clock.summary()["table"][:4]]
     assert [event.value for event in events.Scalars("losses/test_1")] == pytest.approx(scores)
-
-
-def test_an_average_of_weights_is_torchs_own_in_one_operation():
-    """Floating-point weights and statistics of the network, from the first step's on."""
-    from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-
-    net = network(trial_of(None, ema="0.9"))
-    torchs = AveragedModel(net.model, multi_avg_fn=get_ema_multi_avg_fn(0.9), use_buffers=True)
-    for step in range(3):
-        with torch.no_grad():
-            for tensor in (*net.model.parameters(), *net.model.buffers()):
-                tensor.add_(step)
-        torchs.update_parameters(net.model)
-        with Work() as work:
-            net.average()
-        assert step == 0 or work.calls == 1
-    averaged = net.judged.state_dict()
-    for name, tensor in torchs.module.state_dict().items():
-        assert not tensor.is_floating_point() or torch.equal(tensor, averaged[name])
 
 
 def test_loader_processes_share_the_cpus_that_there_are(monkeypatch):

@@ -92,22 +92,6 @@ def test_odd_files_are_converted_and_bad_ones_named(tmp_path, monkeypatch):
     assert images.sizes_of([tmp_path / "p.png", tmp_path / "text.jpg"]) == [(60, 40), None]
 
 
-@pytest.mark.parametrize("fault", images.FAULTS)
-def test_a_library_without_a_function_makes_no_file_bad(tmp_path, monkeypatch, fault):
-    def lost(*_):
-        raise fault("module 'io' has no attribute 'decode_jpeg'")
-
-    file = photo(tmp_path / "a.jpg")
-    with pytest.raises(fault, match="decode_jpeg"):
-        images.open_image(file, lost)
-    monkeypatch.setattr(Image, "open", lost)
-    for read in (images.open_image, images.size_of):
-        with pytest.raises(fault, match="decode_jpeg"):
-            read(file)
-    with pytest.raises(fault, match="decode_jpeg"):
-        images.sizes_of([file])
-
-
 def test_what_the_faster_way_refuses_pil_tries(tmp_path):
     def refuse(content):
         raise RuntimeError("an odd JPEG")
@@ -123,7 +107,6 @@ def test_copies_are_made_once_and_never_larger(flat, tmp_path):
     tree = images.read_tree(flat)
     first = images.prepare(tree, 32, tmp_path / "cache", 1)
     assert (first.made, first.kept, first.bad) == (19, 0, (("cat/3.jpg", "not an image, or broken"),))
-    assert first.odd == (("dog/5.jpg", "L"),)
     sizes = {name: images.size_of(first.folder / name) for name in ("cat/1.jpg", "dog/4.jpg", "dog/5.jpg")}
     assert sizes == {"cat/1.jpg": (48, 32), "dog/4.jpg": (20, 30), "dog/5.jpg": (90, 30)}
     assert images.copies_are_whole(first.folder)
@@ -171,3 +154,26 @@ def test_batches_by_shape_have_every_image_once():
     assert sorted(index for _, indices in batches for index in indices) == [0, 1, 2, 3, 4]
     assert all(shapes[index] == shape for shape, indices in batches for index in indices)
     assert max(len(indices) for _, indices in batches) == 2
+
+
+def test_a_later_pass_reads_the_files_that_an_earlier_one_has_read():
+    files = images.FilesRead({0})
+    train = [images.Spec("train", indices, 8, 8, 0) for indices in ((1, 2), (3, 4), (5, 6))]
+    passing = files.again(train)
+    assert [next(passing).indices for _ in range(2)] == [(1, 2), (3, 4)]  # a sample ends here
+    later = [images.Spec("train", indices, 9, 9, 0, dice=7) for indices in ((6, 4), (2, 5), (1,))]
+    again = list(files.again(later))
+    assert [spec.indices for spec in again] == [(1, 2), (3, 4), (1,)]
+    assert {(spec.width, spec.dice) for spec in again} == {(9, 7)}
+    # Files of another split, and other copies of them, are others.
+    valid = [images.Spec("valid", (6, 5), 8, 8, 0)]
+    copies = [images.Spec("train", (6, 5), 8, 8, 160)]
+    for specs in (valid, copies, copies[::-1]):
+        assert list(files.again(specs)) == specs
+
+
+def test_the_mean_size_of_a_trees_files(flat):
+    tree = images.read_tree(flat)
+    sizes = [(flat / tree.train.path(index)).stat().st_size for index in range(len(tree.train))]
+    assert images.mean_bytes(flat, tree.train) == pytest.approx(sum(sizes) / len(sizes))
+    assert images.mean_bytes(flat / "nowhere", tree.train) == 0

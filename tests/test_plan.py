@@ -301,6 +301,16 @@ def test_why_a_case_cannot_run(tmp_path, changes, options, refusal):
     assert case.refusal == refusal
 
 
+def test_a_function_of_a_suite_that_raises_fails_its_case_alone(tmp_path):
+    def broken(*arguments):
+        raise KeyError("no such thing")
+
+    for changes in ({"refuse": broken}, {"ranks": broken}):
+        for case in plan([loaded(tmp_path, **changes)], Options(), [GPU], {"demo": "toy"}, {}):
+            assert case.refusal_status == "failed"
+            assert "KeyError" in case.refusal
+
+
 def test_a_refused_case_has_no_twin_and_neither_has_a_batch_that_is_fixed_nor_mixed_without_fp32(tmp_path):
     def policies(*devices, **options):
         return [(c.precision, c.batch_policy) for c in demo_cases(tmp_path, devices, models=("small",), **options)]

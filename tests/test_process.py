@@ -243,3 +243,8 @@ def test_a_lap_that_divides_by_nothing_costs_one_trial(tmp_path):
     """
     outcome = run_child(task(tmp_path, body), on_event=on_event)
     assert outcome.end == "garbled"
+
+
+def test_a_task_may_be_longer_than_the_sockets_buffer(tmp_path):
+    outcome = run_child({**task(tmp_path, ""), "padding": "x" * 2**22})
+    assert measured(outcome).status == "ok"

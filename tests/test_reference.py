@@ -48,13 +48,6 @@ def test_the_encoder_computes_in_the_dtype_of_its_weights():
     assert encoder(torch.randint(0, VOCABULARY, (2, SEQUENCE))).dtype is torch.bfloat16
 
 
-def test_an_epoch_is_one_batch_again_and_again():
-    batch = (torch.zeros(4), torch.zeros(4))
-    loader = training.Again(batch, 18)
-    assert len(list(loader)) == len(loader) == 4
-    assert all(item is batch for item in loader)
-
-
 def test_the_anchor_is_timms_figure_of_a_3090():
     base = placing.anchor()
     assert (base.card, base.figure, base.unit) == ("RTX 3090", 1218, "images/s")

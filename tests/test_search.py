@@ -125,18 +125,6 @@ def test_memory_and_crashes_lead_to_five_smaller_batches_and_other_errors_to_non
     assert case.batch_curve
 
 
-def test_one_sample_that_batchnorm_refuses_is_out_of_memory_where_two_were_too_many():
-    def answer(batch, mode):
-        if batch > 1:
-            return Measurement(status="out_of_memory", reason="CUDA out of memory")
-        return Measurement(status="failed", reason="ValueError: Expected more than 1 value per channel when training")
-
-    case, _ = search(answer)
-    assert case.refusal_status == "out_of_memory"
-    assert "more than 1 value per channel" in case.refusal
-    assert "CUDA out of memory" in case.refusal
-
-
 @pytest.mark.parametrize(("kind", "share"), [("cuda", 0.97), ("cpu", 0.92)])
 def test_probes_leave_more_free_where_memory_differs_from_process_to_process(kind, share):
     seen = {}
@@ -252,3 +240,11 @@ def test_the_capacity_of_a_card_is_what_was_free_at_the_start(limit, available, 
     device = Device("cuda:0", "cuda", "A card", 80 << 30, available_bytes=available and available << 30)
     case = replace(CASE, memory_limit_bytes=limit and limit << 30)
     assert capacity_of(case, device) == int((capacity << 30) * 0.97)
+
+
+def test_a_cap_that_the_suite_cannot_compute_fails_the_case(monkeypatch):
+    broken = batches(lambda trial: fits(trial.batch_size))
+    monkeypatch.setattr("gpubench.runner.batch.batches.cap_of", lambda case, suite: 1 / 0)
+    case = broken.of(CASE)
+    assert (case.refusal_status, case.batch_size) == ("failed", None)
+    assert "ZeroDivisionError" in case.refusal

@@ -165,5 +165,5 @@ def test_a_parameter_has_a_least_value(text):
 def test_a_suite_that_leaves_or_cannot_be_read_is_a_line(tmp_path):
     with pytest.raises(UserError, match="does not load: SystemExit"):
         files.load(write(tmp_path, "raise SystemExit(3)"))
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="does not load: FileNotFoundError"):
         files.load(tmp_path / "gone.py")

@@ -11,7 +11,7 @@ from nvml_answers import H100, P2000, UUID, V100S, Nvml, find, processes
 
 from gpubench.hardware.environment import Device, cpu_facts, environment_of
 from gpubench.hardware.state import CardState, Commands, Processes, Reading
-from gpubench.hardware.telemetry import Foreign, Sampler, foreign, settled
+from gpubench.hardware.telemetry import Sampler, foreign, settled
 from gpubench.runner.data import Data
 from gpubench.runner.measure import Measure
 from gpubench.runner.options import Options
@@ -312,8 +312,8 @@ def seen_by(compute=(), graphics=(), *, all_visible=True):
 def test_our_own_child_and_its_children_are_not_foreign(tmp_path):
     child = psutil.Popen(["sleep", "30"])
     try:
-        assert seen_by({ME, child.pid}) == Foreign(0, 0)
-        assert seen_by({ME, child.pid, PARENT}, {PARENT, 1}) == Foreign(1, 1)
+        assert seen_by({ME, child.pid}) == Processes()
+        assert seen_by({ME, child.pid, PARENT}, {PARENT, 1}) == Processes(frozenset({PARENT}), frozenset({1}))
     finally:
         child.kill()
         child.wait()
@@ -328,7 +328,7 @@ def test_ids_that_cannot_be_mapped_make_foreign_load_unknown():
 
 def test_in_a_namespace_of_our_own_others_may_be_hidden():
     assert seen_by({ME}, all_visible=False) is None
-    assert seen_by({ME, PARENT}, all_visible=False) == Foreign(1, 0)
+    assert seen_by({ME, PARENT}, all_visible=False) == Processes(frozenset({PARENT}))
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def measure(name, path=LIAR, model="mlp", **settings):
         mode="quick", data="synthetic",
     )  # fmt: skip
     trial = Trial(case, 0, 1)
-    return run_trial.measure(trial, run_trial.clock_for(trial, lambda event: None, None))["measurement"]
+    return run_trial.measure(trial, lambda event: None, None)["measurement"]
 
 
 @pytest.mark.parametrize("name", ["fp32", "fp16", "bf16", "fp16-master", "fp16-pure", "bf16-pure"])

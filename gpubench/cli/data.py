@@ -61,10 +61,6 @@ def prepare(
     for size in pixels:
         done = images.prepare(tree, size, datasets.cache_folder(), processes or cpu_count())
         console.print(f"{size} px: {done.made} copies made, {done.kept} already there, in {done.folder}")
-        if done.odd:
-            modes = ", ".join(sorted({mode for _, mode in done.odd}))
-            example = images.shown(done.odd[0][0])
-            console.print(f"  {len(done.odd)} were not RGB ({modes}) and were converted, for example {example}")
         bad |= dict(done.bad)
     for file, why in list(bad.items())[:SHOWN]:
         console.print(f"cannot be used: {images.shown(file)}: {why}")

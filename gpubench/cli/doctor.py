@@ -72,14 +72,14 @@ def doctor(
 
 def checks(data: Path | None) -> "Iterator[Check]":
     """Yield every check of this machine as soon as its result is known."""
-    from gpubench.hardware import advice, apex, environment, host
+    from gpubench.hardware import advice, environment, host
     from gpubench.runner.process import describe
 
     idle = host.host(environment.cpu_count())  # before a child process loads the host
     with waiting("asking torch for its devices"):
         facts = describe()
     yield from checkup(facts, idle, advice.nvidia_cards())
-    yield advice.of_apex(apex.installed())
+    yield advice.of_apex()
     with waiting("reading the datasets on this machine"):
         surroundings = list(advice.surroundings(data))
     yield from surroundings

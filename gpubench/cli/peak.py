@@ -98,7 +98,5 @@ def _line(device: "Device", precision: str, measured: "Peak | str") -> "tuple[Va
     if isinstance(measured, str):
         return *name, None, listed_tflops, None, None, None, bandwidth, None, measured
     share = measured.flops_per_second / listed if listed else None
-    copied = measured.bytes_per_second / 1e9 if measured.bytes_per_second else None
-    call = measured.op_seconds * 1e6 if measured.op_seconds else None
-    tflops = measured.flops_per_second / 1e12
-    return *name, tflops, listed_tflops, share, measured.side, copied, bandwidth, call, ""
+    tflops, copied = measured.flops_per_second / 1e12, measured.bytes_per_second / 1e9
+    return *name, tflops, listed_tflops, share, measured.side, copied, bandwidth, measured.op_seconds * 1e6, ""

@@ -1,12 +1,8 @@
-"""Reads a word-level corpus: turns three text files into token numbers, kept in a cache. Never imports torch."""
+"""Reads a word-level corpus: turns three text files into token numbers. Never imports torch."""
 
 import hashlib
-import os
-import tempfile
-import zipfile
 from collections import defaultdict
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,9 +15,6 @@ if TYPE_CHECKING:
 
 SPLITS = ("train", "valid", "test")
 END_OF_LINE = "<eos>"
-
-VERSION = 1
-"""Increased when the same text gets different numbers."""
 
 _BLOCK_CHARACTERS = 1 << 24
 """Text is read in blocks of this size, so that the words of a large corpus are never in memory all at once."""
@@ -71,26 +64,16 @@ def name_of(folder: Path, official: str, md5: Mapping[str, str]) -> str:
     return f"corpus-{digest(folder)[:8]}"
 
 
-def load(folder: Path, cache: Path) -> Corpus:
-    """Return the corpus in `folder` as token numbers, from `cache` if its content was read before.
+def load(folder: Path) -> Corpus:
+    """Return the corpus in `folder` as token numbers.
 
     Tokens are separated by white space, with `<eos>` at the end of each line. They are numbered in the
     order of first appearance in train, valid, test, as in the word language model of pytorch/examples.
     Line ends of all systems work. Raises UserError for a missing or empty file and for bytes that are not UTF-8.
     """
-    kept = cache / f"{digest(folder)}-{VERSION}.npz"
-    corpus = _from_cache(kept)
-    if corpus is None:
-        corpus = _numbered(files_of(folder))
-        with suppress(OSError):  # without a cache each trial takes a second longer
-            _to_cache(kept, corpus)
-    return corpus
-
-
-def _numbered(files: Mapping[str, Path]) -> Corpus:
     numbers: defaultdict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__  # a new word gets the next number
-    parts = {split: _tokens(path, numbers) for split, path in files.items()}
+    parts = {split: _tokens(path, numbers) for split, path in files_of(folder).items()}
     return Corpus(**parts, vocabulary=len(numbers))
 
 
@@ -115,34 +98,6 @@ def _tokens(path: Path, numbers: "defaultdict[str, int]") -> "NDArray[np.int32]"
     if not words_besides:
         raise UserError(f"{path}: no words in the file; add some text, or use another folder as --data")
     return np.concatenate(blocks)
-
-
-def _from_cache(path: Path) -> Corpus | None:
-    import numpy as np
-
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
-            parts = {split: kept[split] for split in SPLITS}
-            return Corpus(**parts, vocabulary=int(kept["vocabulary"]))
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
-        return None  # missing or incomplete: it is written again
-
-
-def _to_cache(path: Path, corpus: Corpus) -> None:
-    """Write a temporary file and rename it, so that readers never see an incomplete one."""
-    import numpy as np
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(
-                file, train=corpus.train, valid=corpus.valid, test=corpus.test, vocabulary=np.int64(corpus.vocabulary)
-            )
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _sum(path: Path, algorithm: str) -> str:

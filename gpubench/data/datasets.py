@@ -7,6 +7,7 @@ import sys
 import tarfile
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,19 +119,19 @@ def locate(wanted: Sequence[str], data: Path | None) -> Path | None:
             raise UserError(f"dataset {name}: there are {', '.join([*DATASETS, *TREES])}")
     environment = os.environ.get(ENVIRONMENT_VARIABLE)
     named = data or (Path(environment) if environment else None)
+    if named and not named.is_dir():
+        raise UserError(f"{f'--data {named}' if data else f'{ENVIRONMENT_VARIABLE}={named}'}: no such folder")
+    named = named and named.absolute()  # so that `--data .` has a name
     if wanted and wanted[0] in TREES:
-        return _locate_tree(named, by_option=data is not None)
-    if named is None:
-        root = cache_folder()
-        if not all(is_complete(name, root) for name in wanted):
-            return None
-    else:
-        if not named.is_dir():
-            option = f"--data {named}" if data else f"{ENVIRONMENT_VARIABLE}={named}"
-            raise UserError(f"{option}: no such folder")
-        named = named.absolute()  # so that `--data .` has a name
-        is_dataset_folder = any(named.name == DATASETS[name].folder for name in wanted)
-        root = named.parent if is_dataset_folder else named
+        tree = images.find_tree(named) if named else None
+        if data and tree is None:
+            images.read_tree(data)  # raises UserError that describes a tree
+        return tree
+    root = named or cache_folder()
+    if named is None and not all(is_complete(name, root) for name in wanted):
+        return None
+    if any(root.name == DATASETS[name].folder for name in wanted):
+        root = root.parent
     for name in wanted:
         if named and DATASETS[name].is_corpus:
             corpus.files_of(_corpus_folder(name, root))
@@ -144,17 +145,6 @@ def seen(name: str) -> Path | None:
     environment = os.environ.get(ENVIRONMENT_VARIABLE)
     roots = [Path(environment).absolute()] if environment else []
     return next((root for root in (*roots, cache_folder()) if is_complete(name, root)), None)
-
-
-def _locate_tree(named: Path | None, *, by_option: bool) -> Path | None:
-    if named is None:
-        return None
-    if not named.is_dir():
-        raise UserError(f"{'--data ' if by_option else ENVIRONMENT_VARIABLE + '='}{named}: no such folder")
-    tree = images.find_tree(named.absolute())
-    if tree is None and by_option:
-        images.read_tree(named)  # raises UserError that describes a tree
-    return tree
 
 
 def row_name(name: str, root: Path) -> str:
@@ -173,7 +163,7 @@ def row_name(name: str, root: Path) -> str:
 
 def load_corpus(name: str, root: Path) -> corpus.Corpus:
     """Return the corpus under `root` (dataset `name`, or the user's instead) as token numbers."""
-    return corpus.load(_corpus_folder(name, root), cache_folder() / "corpora")
+    return corpus.load(_corpus_folder(name, root))
 
 
 def load_bytes(name: str, root: Path) -> "dict[str, NDArray[np.uint8]]":
@@ -317,11 +307,8 @@ def _fetch_weights(name: str, folder: Path) -> Path:
 
 def _fetch_data(name: str, root: Path) -> Path:
     dataset = DATASETS[name]
-    try:
+    with suppress(UserError):  # missing or incomplete
         check(name, root)
-    except UserError:
-        pass  # missing or incomplete
-    else:
         return root
     for url, md5 in dataset.urls.items():
         if url.endswith(".tar.gz"):

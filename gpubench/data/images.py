@@ -11,12 +11,12 @@ import os
 import random
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import cycle, islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,10 +41,6 @@ QUALITY = 90
 """JPEG quality of resized copies."""
 IMAGENET = (1000, 1_281_167, 50_000)
 """Classes, training and validation images of ILSVRC 2012."""
-
-
-FAULTS = (AttributeError, ImportError, NameError)
-"""Errors of our code or a library, not of an image file."""
 
 
 class BadImage(Exception):
@@ -179,6 +175,13 @@ def _split(classes: Sequence[str], files: dict[str, list[str]]) -> Split:
     return Split(np.array(paths, dtype=np.bytes_), np.array(labels, dtype=np.int64))
 
 
+def mean_bytes(root: Path, split: Split) -> float:
+    """Return the mean size in bytes of a file of the split, from about MOST_LOOKED_AT of them; 0 if none is there."""
+    indices = range(0, len(split), max(1, len(split) // MOST_LOOKED_AT))
+    sizes = [file.stat().st_size for file in (root / split.path(index) for index in indices) if file.is_file()]
+    return sum(sizes) / max(1, len(sizes))
+
+
 def shown(path: str) -> str:
     """Return a file's name for rows and screens, with bytes that are not UTF-8 escaped."""
     return path.encode("utf-8", "backslashreplace").decode()
@@ -191,8 +194,7 @@ def open_image(path: str | Path, decode: Callable[[bytes], "Image"] | None = Non
     """Return the decoded image as RGB, and its mode in the file.
 
     Grey, CMYK and other modes are converted, as in torchvision's ImageFolder. `decode` may be a faster decoder of RGB
-    JPEGs; PIL decodes what it refuses. Raises BadImage if the file is missing, broken or too large. FAULTS are not
-    caught: a missing function of a library does not make an image bad.
+    JPEGs; PIL decodes what it refuses. Raises BadImage if the file is missing, broken or too large.
     """
     from PIL import Image
 
@@ -224,7 +226,7 @@ def _bad_images() -> Iterator[None]:
     Image.MAX_IMAGE_PIXELS = None  # MOST_PIXELS replaces PIL's limit, which only warns
     try:
         yield
-    except (BadImage, *FAULTS):
+    except BadImage:
         raise
     except Exception as error:  # a broken file may raise nearly anything
         raise BadImage(_why(error)) from None
@@ -283,8 +285,6 @@ class Prepared:
     """Copies that existed already."""
     bad: tuple[tuple[str, str], ...]
     """(file, reason) of images without a copy."""
-    odd: tuple[tuple[str, str], ...]
-    """(file, mode) of images that were not RGB and were converted."""
 
 
 def prepare(tree: Tree, size: int, cache: Path, processes: int) -> Prepared:
@@ -294,7 +294,7 @@ def prepare(tree: Tree, size: int, cache: Path, processes: int) -> Prepared:
     folder = copies_folder(cache, tree.name, size)
     files = [split.path(index) for split in (tree.train, tree.valid) for index in range(len(split))]
     made = kept = 0
-    bad, odd = [], []
+    bad = []
     try:
         for parent in sorted({str(Path(file).parent) for file in files}):
             (folder / parent).mkdir(parents=True, exist_ok=True)
@@ -306,26 +306,23 @@ def prepare(tree: Tree, size: int, cache: Path, processes: int) -> Prepared:
                 made, kept = made + (result == "made"), kept + (result == "kept")
                 if result.startswith("bad "):
                     bad.append((file, result[4:]))
-                if result.startswith("odd "):
-                    made += 1
-                    odd.append((file, result[4:]))
         (folder / "complete.json").write_text(json.dumps({"images": made + kept, "bad": bad}), encoding="utf-8")
     except OSError as error:
         raise UserError(
             f"{folder}: copies cannot be written ({error.strerror}); free some space, then run it again"
         ) from None
-    return Prepared(folder, made, kept, tuple(bad), tuple(odd))
+    return Prepared(folder, made, kept, tuple(bad))
 
 
 def _copy(root: Path, folder: Path, size: int, file: str) -> str:
-    """Make one copy, complete or not at all; return `made`, `kept`, `odd MODE` or `bad REASON`."""
+    """Make one copy, complete or not at all; return `made`, `kept` or `bad REASON`."""
     from PIL import Image
 
     to = folder / file
     if to.is_file():
         return "kept"
     try:
-        image, mode = open_image(root / file)
+        image, _ = open_image(root / file)
     except BadImage as error:
         return f"bad {error}"
     shorter = min(image.size)
@@ -335,7 +332,7 @@ def _copy(root: Path, folder: Path, size: int, file: str) -> str:
     part = to.with_name(f".{to.name}.{os.getpid()}")
     image.save(part, "JPEG", quality=QUALITY)
     part.replace(to)
-    return "made" if mode == "RGB" else f"odd {mode}"
+    return "made"
 
 
 # Batches, sent between processes
@@ -353,6 +350,25 @@ class Spec:
     min_scale: float = 1.0
     dice: int | None = None
     """Seed of the random crops and flips; None crops the centre."""
+
+
+class FilesRead:
+    """Gives later passes of a sample the files of earlier ones, because a whole run would find all files in memory."""
+
+    def __init__(self, fitting: Collection[int]) -> None:
+        self._fitting = fitting  # sizes of copies of which all fit in the memory; others are not replaced
+        self._read: dict[tuple[str, int], dict[int, None]] = {}
+
+    def again(self, specs: Sequence[Spec]) -> Iterator[Spec]:
+        """Yield the specs of a pass, with the files of earlier passes in turn if there were any."""
+        before = {kind: cycle(list(indices)) for kind, indices in self._read.items() if indices}
+        for spec in specs:
+            kind = (spec.split, spec.copies)
+            if kind in before:
+                spec = replace(spec, indices=tuple(islice(before[kind], len(spec.indices))))
+            if spec.copies in self._fitting:
+                self._read.setdefault(kind, {}).update(dict.fromkeys(spec.indices))
+            yield spec
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,10 @@ class Phase:
     rect_val: bool = False
     """Whether to validate on rectangles with each image's aspect ratio instead of squares."""
 
+    def __post_init__(self) -> None:
+        if 0 < self.copies < self.size:
+            raise ValueError(f"copies = {self.copies}: they are at least as large as the images of size = {self.size}")
+
 
 @dataclass(frozen=True)
 class Ramp:
@@ -211,110 +215,91 @@ def parse(text: str, name: str) -> Schedule:
     """Return the schedule in a TOML text; raises UserError `NAME: phase 2: what is wrong`."""
     try:
         data = tomllib.loads(text)
-        _check_keys(data, {"lr_batch": int, "phase": list, "ramp": list}, {})
-        _check_range(data, "lr_batch", 1, 2**20)
-        phases = _tables(data, "phase", _phase)
-        ramps = _tables(data, "ramp", _ramp)
+        phases = _spans(data.pop("phase", []), "phase", Phase)
+        ramps = _spans(data.pop("ramp", []), "ramp", Ramp)
+        lr_batch = _values(data, {"lr_batch": Rule(int, 1, 2**20)})["lr_batch"]
         if ramps[-1].end != phases[-1].end:
             raise ValueError(f"the ramps end at epoch {ramps[-1].end:g} and the phases at {phases[-1].end}")
     except RecursionError:
         raise UserError(f"{name}: nested too deep") from None
     except ValueError as error:  # TOMLDecodeError too, with its line
         raise UserError(f"{name}: {error}") from None
-    return Schedule(phases, ramps, data["lr_batch"], phases[0].batch)
+    return Schedule(phases, ramps, lr_batch, phases[0].batch)
 
 
-Table = Mapping[str, Any]
 Span = TypeVar("Span", Phase, Ramp)
 
 
-def _tables(data: Table, kind: str, make: Callable[[Table], Span]) -> tuple[Span, ...]:
+def _spans(tables: Any, kind: str, make: Callable[..., Span]) -> tuple[Span, ...]:
     """Return what `make` returns for each table `[[kind]]`; raises ValueError if their epochs do not join."""
-    if not data[kind]:
+    if not isinstance(tables, list) or not tables:
         raise ValueError(f"no [[{kind}]]")
     spans: list[Span] = []
-    before: float = 0
-    for number, table in enumerate(data[kind], start=1):
+    for number, table in enumerate(tables, start=1):
         try:
-            span = make(table)
-            if span.first > before:
-                raise ValueError(f"a gap: no {kind} has the epochs from {before:g} to {span.first:g}")
-            if span.first < before:
-                raise ValueError(f"an overlap: it begins at {span.first:g}, the previous {kind} ends at {before:g}")
+            values = _values(table, RULES[kind])
+            (first, end), before = values.pop("epochs"), spans[-1].end if spans else 0
+            if first != before or end <= first:
+                raise ValueError(f"epochs = [{first:g}, {end:g}]: write those from {before:g} on, then a later end")
+            spans.append(make(first, end, **values))
         except ValueError as error:
             raise ValueError(f"{kind} {number}: {error}") from None
-        before = span.end
-        spans.append(span)
     return tuple(spans)
 
 
-def _phase(table: Table) -> Phase:
-    _check_keys(
-        table,
-        {"epochs": list, "size": int, "batch": int},
-        {"copies": int, "min_scale": float, "rect_val": bool},
-    )
-    first, end = _pair(table, "epochs", 0, MOST_EPOCHS, int)
-    _check_range(table, "size", 16, MOST_PIXELS)
-    _check_range(table, "batch", 1, 2**16)
-    if table.get("copies"):
-        _check_range(table, "copies", table["size"], 2 * MOST_PIXELS)
-    if "min_scale" in table:
-        _check_range(table, "min_scale", 1e-6, 1)
-    return Phase(first, end, **{key: value for key, value in table.items() if key != "epochs"})
-
-
-def _ramp(table: Table) -> Ramp:
-    _check_keys(table, {"epochs": list, "lr": list}, {"power": float})
-    first, end = _pair(table, "epochs", 0, MOST_EPOCHS, float)
-    lr = _pair(table, "lr", 0, 1000, float)
-    if "power" in table:
-        _check_range(table, "power", 1e-6, 10)
-    return Ramp(first, end, lr, float(table.get("power", Ramp.power)))
-
-
-def _check_keys(table: Table, required: Mapping[str, type], optional: Mapping[str, type]) -> None:
-    """Raise ValueError unless `table` is a table with the required keys, no unknown ones, and values of these types."""
+def _values(table: Any, rules: Mapping[str, "Rule"]) -> dict[str, Any]:
+    """Return the values of a table by key; raises ValueError for a missing or unknown key, or a wrong value."""
     if not isinstance(table, dict):
         raise ValueError("write it as a table")
-    types = {**required, **optional}
-    if missing := sorted(required.keys() - table.keys()):
+    if missing := [key for key, rule in rules.items() if not rule.optional and key not in table]:
         raise ValueError(f"no {missing[0]}")
-    if unknown := sorted(table.keys() - types.keys()):
-        raise ValueError(f"{unknown[0]}: unknown; there is {', '.join(types)}")
-    for key, value in table.items():
-        if not _is(value, types[key]):
-            raise ValueError(f"{key}: {_short(value)} is not {KINDS[types[key]]}")
+    if unknown := sorted(table.keys() - rules.keys()):
+        raise ValueError(f"{unknown[0]}: unknown key")
+    return {key: rules[key].read(key, value) for key, value in table.items()}
 
 
-KINDS = {int: "a whole number", float: "a number", bool: "true or false", list: "a list"}
+KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
 
 
-def _is(value: object, kind: type) -> bool:
-    """Return whether a TOML value is of this type; a float may be written as a whole number."""
-    if isinstance(value, bool) or kind is bool:
-        return isinstance(value, bool) and kind is bool
-    return isinstance(value, int | float if kind is float else kind)
+@dataclass(frozen=True)
+class Rule:
+    """The allowed values of a key: a number of this kind from `least` to `most`, a pair of them, or true or false."""
+
+    kind: type
+    least: float = 0
+    most: float = 1
+    pair: bool = False
+    optional: bool = False
+
+    def read(self, key: str, value: Any) -> Any:
+        """Return the number or the pair; raises ValueError."""
+        numbers = value if self.pair and isinstance(value, list) else [value]
+        if len(numbers) != 1 + self.pair or not all(map(self._allows, numbers)):
+            kind = f"{'two of: ' * self.pair}{KINDS[self.kind]}"
+            limits = "" if self.kind is bool else f" from {self.least:g} to {self.most:g}"
+            raise ValueError(f"{key} = {value!r:.40}: it is {kind}{limits}")
+        converted = tuple(map(self.kind, numbers))
+        return converted if self.pair else converted[0]
+
+    def _allows(self, value: Any) -> bool:
+        """Return whether a TOML value is one of these; a float may be written as a whole number, and NaN is none."""
+        kinds = {bool} if self.kind is bool else {int, self.kind}
+        return type(value) in kinds and self.least <= value <= self.most
 
 
-def _check_range(table: Table, key: str, least: float, most: float) -> None:
-    if not least <= table[key] <= most:  # a NaN is refused too
-        raise ValueError(f"{key} = {_short(table[key])}: it is from {least:g} to {most:g}")
-
-
-def _pair(table: Table, key: str, least: float, most: float, kind: type) -> Any:
-    """Return the two numbers of a key; raises ValueError if they are others, or epochs that do not follow."""
-    pair = table[key]
-    if len(pair) != 2 or not all(_is(number, kind) and least <= number <= most for number in pair):
-        raise ValueError(f"{key} = {_short(pair)}: it is two of: {KINDS[kind]} from {least:g} to {most:g}")
-    if key == "epochs" and pair[0] >= pair[1]:
-        raise ValueError(f"epochs = {_short(pair)}: write the first epoch, from 0, and the one after the last")
-    return tuple(map(kind, pair))
-
-
-def _short(value: object) -> str:
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # too many digits or nested lists for repr
-        return "this"
-    return text if len(text) <= 40 else f"{text[:37]}..."
+RULES: Mapping[str, Mapping[str, Rule]] = {
+    "phase": {
+        "epochs": Rule(int, 0, MOST_EPOCHS, pair=True),
+        "size": Rule(int, 16, MOST_PIXELS),
+        "batch": Rule(int, 1, 2**16),
+        "copies": Rule(int, 0, 2 * MOST_PIXELS, optional=True),
+        "min_scale": Rule(float, 1e-6, 1, optional=True),
+        "rect_val": Rule(bool, optional=True),
+    },
+    "ramp": {
+        "epochs": Rule(float, 0, MOST_EPOCHS, pair=True),
+        "lr": Rule(float, 0, 1000, pair=True),
+        "power": Rule(float, 1e-6, 10, optional=True),
+    },
+}
+"""The keys of a phase and of a ramp."""

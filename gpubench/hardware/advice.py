@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpubench.data import datasets
 from gpubench.errors import UserError
-from gpubench.hardware.apex import Apex
+from gpubench.hardware.apex import why_no_apex
 from gpubench.hardware.environment import Device, TorchFacts, devices_of
 from gpubench.hardware.state import Check
 from gpubench.suite.precisions import PRECISIONS
@@ -85,7 +85,7 @@ def _check_device(device: Device, facts: TorchFacts, devices: Sequence[Device]) 
     unsupported = device.unsupported
     can = ", ".join(p for p in PRECISIONS if p not in unsupported)
     checks = [Check("ok", f"{name}; precisions {can}")]
-    advice = "nothing to do: cases in this precision become `unsupported` rows"
+    advice = "nothing to do: cases in this precision are skipped and listed"
     checks += [Check("note", f"{device.device}: no {p}: {why}", advice) for p, why in unsupported.items()]
     return checks
 
@@ -119,14 +119,10 @@ def _version(text: str) -> tuple[int, int]:
     return int(major), int(minor.partition(".")[0] or 0)
 
 
-def of_apex(apex: Apex | None) -> Check:
-    """Return the check of the installed `apex` (see `apex.installed`); gpubench does not need it."""
-    if apex is None:
-        return Check("ok", "no apex package, and none is needed (docs/wordlm.md)")
-    text = f"{f'apex {apex.version}'.rstrip()} (modules: {', '.join(apex.parts) or 'none'})"
-    if not apex.why_not:
-        return Check("ok", f"{text}: `--set engine=apex` of wordlm can use it")
-    return Check("note", f"{text}: {apex.why_not}", "nothing here needs it, except `--set engine=apex` of wordlm")
+def of_apex() -> Check:
+    """Return the check of the installed Apex; gpubench does not need one."""
+    why = why_no_apex() or "NVIDIA Apex is complete"
+    return Check("ok", f"{why} (only `--set engine=apex` of wordlm needs it)")
 
 
 def surroundings(data: Path | None = None, out: Path = Path("results")) -> Iterator[Check]:

@@ -169,34 +169,32 @@ def cpu_count() -> int:
 
 
 def cgroup_cpus(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")) -> float | None:
-    """Return the CPU limit of this process's control groups, in CPUs, or None without a limit."""
-    try:
-        lines = groups.read_text().splitlines()
-    except OSError:
-        return None
-    limits = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        tree = root if not controllers else root / controllers
-        if controllers and "cpu" not in controllers.split(","):
-            continue
+    """Return the CPU limit of this process's control groups (version 2), in CPUs, or None without a limit."""
+    return min((limit for group in _groups(root, groups) for limit in _quota(group)), default=None)
+
+
+def memory_for_files(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")) -> int:
+    """Return the bytes of files that can stay in memory: what is available, or the limit of the control groups."""
+    files = [group / "memory.max" for group in _groups(root, groups)]
+    limits = [int(text) for file in files if file.is_file() and (text := file.read_text().strip()) != "max"]
+    return min([int(psutil.virtual_memory().available), *limits])
+
+
+def _groups(root: Path, groups: Path) -> list[Path]:
+    """Return the folders of this process's control groups (version 2) and of those above."""
+    with contextlib.suppress(OSError):
         # Inside a container the path is often the host's, and the mounted folder is the group's.
-        for group in (tree / path.lstrip("/"), *(tree / path.lstrip("/")).parents):
-            limits += _quota(group)
-            if group == tree:
-                break
-    return min(limits, default=None)
+        group = root / groups.read_text().partition("0::/")[2].strip()
+        return [group, *group.parents]
+    return []
 
 
 def _quota(group: Path) -> list[float]:
-    """Return the CPU limit of one cgroup (version 2 or 1) in a list, which is empty without a limit."""
+    """Return the CPU limit of one control group in a list, which is empty without a limit."""
     try:
-        if (group / "cpu.max").exists():
-            quota, period = (group / "cpu.max").read_text().split()
-        else:
-            quota, period = ((group / f"cpu.cfs_{part}_us").read_text().strip() for part in ("quota", "period"))
-        return [int(quota) / int(period)] if quota not in {"max", "-1"} else []
-    except (OSError, ValueError, ZeroDivisionError):
+        quota, period = (group / "cpu.max").read_text().split()
+        return [int(quota) / int(period)]
+    except (OSError, ValueError, ZeroDivisionError):  # "max" is no limit
         return []
 
 

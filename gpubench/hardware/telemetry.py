@@ -3,10 +3,10 @@
 Called by runner/measure.py. Never computes on a device. Values that a card or driver does not report stay empty.
 """
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Protocol
 
@@ -74,14 +74,6 @@ class Maker(Protocol):
         """Return the reader of this device, or None if the library does not know it."""
 
 
-@dataclass(frozen=True)
-class Foreign:
-    """Number of other programs' processes on the card."""
-
-    compute: int
-    graphics: int
-
-
 class Sampler:
     """Collects the readings of one trial.
 
@@ -107,7 +99,7 @@ class Sampler:
         self._times: list[float] = []
         self._cpu: list[float | None] = []
         self.readings: list[Reading] = []
-        self._foreign: list[tuple[float, Foreign | None]] = []
+        self._foreign: list[tuple[float, Processes | None]] = []
         self._training: float | None = None
         self._settled = False
         first = card.read() if card else Reading()
@@ -156,7 +148,7 @@ class Sampler:
         joules, source = (cpu_joules, "rapl") if self._on_cpu else self._card_energy(spans)
         reasons = [reading.reasons for reading in inside if reading.reasons is not None]
         clocks = _values(inside, "sm_clock_mhz")
-        others = self._others(spans)
+        others = self.others(spans)
         capped = any("power_cap" in reason for reason in reasons)
         throttled = slowed(reasons) or (fell(clocks, SLUMPED) and not capped)
         seconds, samples = sum(lap.seconds for lap in timed), sum(lap.samples for lap in timed)
@@ -179,7 +171,7 @@ class Sampler:
             marks=" ".join(
                 ["throttled"] * throttled
                 + ["clock_fell"] * (fell(clocks, FALLEN) and not throttled)
-                + ["shared"] * bool(others and others.compute)
+                + ["shared"] * bool(others and others["compute"])
             ),
         )
 
@@ -195,17 +187,18 @@ class Sampler:
         steps = np.diff(times) * (watts[1:] + watts[:-1]) / 2
         return _between(times, np.concatenate([[0.0], np.cumsum(steps)]), spans), "integrated"
 
-    def _others(self, spans: Sequence[Span]) -> Foreign | None:
+    def others(self, spans: Sequence[Span] = ((0.0, math.inf),)) -> dict[str, int] | None:
+        """Return the most processes of other programs that computed and that drew in `spans`, or None if unknown."""
         times = [at for at, _ in self._foreign]
         loads = zip(self._foreign, _inside(times, spans), strict=True)
         known_loads = [load for (_, load), within in loads if within and load]
         if not known_loads:
             return None
-        return Foreign(max(load.compute for load in known_loads), max(load.graphics for load in known_loads))
+        return {kind: max(len(getattr(load, kind)) for load in known_loads) for kind in ("compute", "graphics")}
 
 
-def foreign(processes: Processes | None, pid: int, *, all_visible: bool) -> Foreign | None:
-    """Return the number of processes on the card that do not belong to process `pid`, or None if unknown.
+def foreign(processes: Processes | None, pid: int, *, all_visible: bool) -> Processes | None:
+    """Return the processes on the card that do not belong to process `pid`, or None if unknown.
 
     If the driver does not list our child, it reports the ids of another namespace, so the others are unknown. In a
     namespace of our own, it may hide processes of others.
@@ -216,7 +209,7 @@ def foreign(processes: Processes | None, pid: int, *, all_visible: bool) -> Fore
     compute, graphics = processes.compute - trial, processes.graphics - processes.compute - trial
     if not trial or not (compute or all_visible):
         return None
-    return Foreign(len(compute), len(graphics))
+    return Processes(compute, graphics)
 
 
 def _descends(pid: int, root: int) -> bool:
@@ -289,11 +282,10 @@ def _shares(reasons: Sequence[frozenset[str]]) -> str:
     return shares or ("none" if reasons else "")
 
 
-def _load(others: Foreign | None) -> str:
+def _load(others: Mapping[str, int] | None) -> str:
     if others is None:
         return "unknown"
-    parts = [f"{count} {kind}" for count, kind in ((others.compute, "compute"), (others.graphics, "graphics")) if count]
-    return ", ".join(parts) or "none"
+    return ", ".join(f"{count} {kind}" for kind, count in others.items() if count) or "none"
 
 
 def _inside(times: Sequence[float] | Floats, spans: Sequence[Span]) -> npt.NDArray[np.bool_]:

@@ -13,7 +13,7 @@ from gpubench.hardware.environment import Device
 from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.precisions import PRECISIONS
-from gpubench.suite.suite import ParamValue
+from gpubench.suite.suite import ParamValue, Suite
 from gpubench.suite.trial import Case
 
 
@@ -110,13 +110,12 @@ def cases_of(
                 mode=options.mode,
                 data=data[loaded.name],
                 weights=weights.get((loaded.name, model), ""),
-                processes=suite.ranks(params) if suite.ranks else processes * options.nodes,
+                processes=processes * options.nodes,
                 nodes=options.nodes,
                 memory_limit_bytes=limit,
                 refusal=_refusal(loaded, device, precision, processes * options.nodes),
             )
-            if suite.refuse and not case.refusal:
-                case = replace(case, refusal=suite.refuse(case))
+            case = _asked(suite, case)
             cases.append(case)
             # Not in quick mode, which decides nothing.
             twin = policy == "max" and precision != "fp32" and "fp32" in precisions and options.mode != "quick"
@@ -183,6 +182,21 @@ def choose_threads(options: Options, params: Mapping[str, ParamValue], cpu_count
     if (most == 1 and options.nodes == 1) or params["threads"]:
         return dict(params)
     return {**params, "threads": max(1, cpu_count // most)}
+
+
+def _asked(suite: Suite, case: Case) -> Case:
+    """Return the case with what the suite's `ranks` and `refuse` return; it is `failed` if one of them raises."""
+    try:
+        case = replace(case, processes=suite.ranks(case.params)) if suite.ranks else case
+        return replace(case, refusal=suite.refuse(case)) if suite.refuse and not case.refusal else case
+    except Exception as error:
+        return failed_by(error, case)
+
+
+def failed_by(error: Exception, case: Case) -> Case:
+    """Return the case as one that cannot run because a function of its suite raised `error`."""
+    reason = f"a function of the suite {case.suite} raised {type(error).__name__}: {error}"
+    return replace(case, refusal=reason, refusal_status="failed")
 
 
 def _refusal(suite: LoadedSuite, device: Device, precision: str, processes: int) -> str:

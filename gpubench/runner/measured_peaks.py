@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from gpubench.errors import UserError
 from gpubench.hardware import host
 from gpubench.hardware.environment import Device, cpu_count
 from gpubench.hardware.readers import readers
-from gpubench.hardware.telemetry import PROCESSES_SECONDS, foreign
+from gpubench.hardware.telemetry import Sampler
 from gpubench.runner.process import RunChild, run_child
 
 CPU_SOAK_SECONDS = 2.0
@@ -31,19 +30,14 @@ class Peak:
 
     flops_per_second: float
     """Rate of the fastest matrix product."""
-    bytes_per_second: float | None
-    """Rate of a large copy, bytes read plus written; None without memory for it."""
-    op_seconds: float | None
+    bytes_per_second: float
+    """Rate of a large copy, bytes read plus written."""
+    op_seconds: float
     """Seconds per call in a training step on tiny tensors."""
     side: int
     """Rows and columns of that matrix product."""
     shared: bool = False
     """Whether other programs used the device meanwhile; such a peak is not stored."""
-
-    @property
-    def whole(self) -> bool:
-        """Whether all rates were measured."""
-        return self.bytes_per_second is not None and self.op_seconds is not None
 
 
 def cache_file() -> Path:
@@ -75,46 +69,22 @@ def measure(
     Stored for later runs unless other programs used the device meanwhile; then `say` prints a note.
     """
     task = {"task": "peak", "device": device.device, "precision": precision, "threads": threads}
-    others = _OtherPrograms(device)
+    sampler = Sampler(readers([device])[device.device], all_processes_visible=host.all_processes_visible())
+    cpu_load = host.cpu_load(cpu_count()) if device.kind == "cpu" else None
     outcome = run_child(
-        {**task, "soak_seconds": soak_seconds}, on_wake=others.check, time_limit_seconds=TIME_LIMIT_SECONDS
+        {**task, "soak_seconds": soak_seconds}, on_wake=sampler.tick, time_limit_seconds=TIME_LIMIT_SECONDS
     )
     answer = outcome.answer or {}
     if "rates" not in answer:
         why = answer.get("reason") or outcome.reason
         raise UserError(f"the peak of {device.device} in {precision} could not be measured: {why}")
     peak = Peak(**answer["rates"])
-    if load := others.load():
-        say(f"{load} used {device.device} meanwhile: its peak in {precision} is not stored")
+    others = sampler.others()
+    if (others and others["compute"]) or (cpu_load and cpu_load.others() > host.SHARED_CPU):
+        say(f"other programs used {device.device} meanwhile: its peak in {precision} is not stored")
         return replace(peak, shared=True)
-    if peak.whole:
-        _store(_key(device, torch, precision, threads), peak)
+    _store(_key(device, torch, precision, threads), peak)
     return peak
-
-
-class _OtherPrograms:
-    """Counts other programs that use a device while its peak is measured."""
-
-    def __init__(self, device: Device) -> None:
-        self._card = readers([device])[device.device]
-        self._visible = host.all_processes_visible()
-        self._cpu_load = host.cpu_load(cpu_count()) if device.kind == "cpu" else None
-        self._checked, self._most = 0.0, 0
-
-    def check(self, pid: int) -> None:
-        """Count the processes on the card; `pid` is ours."""
-        if self._card is None or time.monotonic() - self._checked < PROCESSES_SECONDS:
-            return
-        self._checked = time.monotonic()
-        processes = foreign(self._card.processes(), pid, all_visible=self._visible)
-        self._most = max(self._most, processes.compute if processes else 0)
-
-    def load(self) -> str:
-        """Return the number of other programs or their share of the CPUs, in words; empty if none is known."""
-        share = self._cpu_load.others() if self._cpu_load else 0.0
-        if share > host.SHARED_CPU:
-            return f"other programs ({share:.0%} of the CPUs)"
-        return f"{self._most} other program{'s' * (self._most > 1)}" if self._most else ""
 
 
 def _key(device: Device, torch: str, precision: str, threads: int) -> str:

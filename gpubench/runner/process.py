@@ -222,7 +222,6 @@ class _Watch:
         self._selector = selectors.DefaultSelector()
         assert self._output is not None
         os.set_blocking(self._output.fileno(), False)
-        channel.setblocking(False)
         self._selector.register(channel, selectors.EVENT_READ, self._read_channel)
         self._selector.register(self._output, selectors.EVENT_READ, self._read_output)
 
@@ -230,6 +229,7 @@ class _Watch:
         self, started: float, time_limit: float | None, resident_limit: int | None
     ) -> Literal["answered", "died", "timed_out", "over_memory", "garbled"]:
         woken = started
+        self.channel.setblocking(False)  # not before the task is sent, which may be longer than the socket's buffer
         while True:
             for key, _ in self._selector.select(WAKE_SECONDS):
                 key.data()

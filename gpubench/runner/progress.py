@@ -90,13 +90,15 @@ class TrialProgress:
             )
             self.say(f"[{self._done + 1}/{self.total}] {self._label}: {left}{rate_text and f' ({rate_text})'}")
 
-    def finish(self, trial: Trial, row: Row) -> None:
-        """Print the line of a finished trial."""
+    def finish(self, trial: Trial, row: Row) -> float:
+        """Print the line of a finished trial; return its seconds, without what came before `start`."""
+        seconds = time.monotonic() - self._started
         self._done += 1
         self._timed += not trial.case.refusal
-        self._spent += time.monotonic() - self._started
+        self._spent += seconds
         self._bar.update(self._task, completed=self._done)
         self.say(f"[{self._done}/{self.total}] {trial.case.label}: {describe(row, self._unit)}")
+        return seconds
 
     def _left(self, fraction: float) -> str:
         if self._timed == 0:

@@ -71,8 +71,6 @@ class Rounds:
         self._waiting: list[Trial] = []
         """The running trial and the planned ones after it."""
         self._time_left = TimeLeft(None)
-        self._began = 0.0
-        """Start of the running trial."""
         self.statuses: list[str] = []
         """Statuses of the finished trials of this run."""
         self.planned_cases: list[Case] = []
@@ -80,7 +78,7 @@ class Rounds:
 
     def outlook(self) -> list[str]:
         """Return the lines before a run: which trials are done, how many are left, and how long they take."""
-        done, left = self.done_before, self.left
+        done, left = self.done_before, self._with_batches(self._left)
         if not left and not self._options.until:
             return [f"{self._path}: all trials are done"]
         lines = [f"{done} of {done + len(left)} trials are already in {self._path}; {len(left)} to do"] if done else []
@@ -97,17 +95,12 @@ class Rounds:
         return len(self._planned) - len(self._left)
 
     @property
-    def left(self) -> list[Trial]:
-        """The planned trials that are not finished."""
-        return self._with_batches(self._left)
-
-    @property
     def statuses_before(self) -> list[str]:
         """Statuses of the finished trials of an earlier run."""
         return [status for case in self._cases if self._earlier for status in self._earlier.statuses_of(case)]
 
     def __iter__(self) -> Iterator[Trial]:
-        """Yield each trial in turn; call `begins`, and `finished` with it before the next one."""
+        """Yield each trial in turn; call `finished` with it before the next one."""
         self._read_times()
         for trials in self._rounds():
             self._waiting = self._with_batches(trials)
@@ -123,20 +116,16 @@ class Rounds:
                     self._waiting = self._waiting[1:]
                     self._progress.expect(-1)
 
-    def begins(self) -> None:
-        """Note that the trial begins now: warming up before it is no part of a typical trial."""
-        self._began = time.monotonic()
-
     def finished(self, trial: Trial, row: Row) -> None:
         """Note that the trial has its row."""
-        self._progress.finish(trial, row)
+        seconds = self._progress.finish(trial, row)
         self.statuses.append(row.status)
         times = self._times.setdefault(trial.case.label, [])
         if row.status == "ok" and row.seconds is not None:
             times.append(row.seconds)
         self._waiting = self._waiting[1:]
         if not trial.case.refusal:
-            self._time_left.add(trial.case, time.monotonic() - self._began)
+            self._time_left.add(trial.case, seconds)
             waiting = [waiting_trial.case for waiting_trial in self._waiting if not waiting_trial.case.refusal]
             searches = len({case.label for case in waiting if self._batches.to_search(case)})
             if news := self._time_left.news(waiting, datetime.now(), searches * search_seconds(self._options)):

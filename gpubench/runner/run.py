@@ -1,6 +1,5 @@
 """Runs a benchmark: from options to a session, then trial after trial, each with its row. `cli/run.py` calls it."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -10,10 +9,9 @@ from gpubench.console import Screen
 from gpubench.hardware import environment as env
 from gpubench.hardware import host
 from gpubench.rows.row import Row
-from gpubench.rows.write import RowsFile, append
+from gpubench.rows.write import RowsFile
 from gpubench.runner import scratch
 from gpubench.runner.batch.batches import CaseBatches
-from gpubench.runner.cluster import slurm
 from gpubench.runner.cluster.machines import run_as_one_of
 from gpubench.runner.cluster.nodes import NodeLost, Nodes
 from gpubench.runner.measure import Measure
@@ -88,8 +86,6 @@ def lead(
         console.print(subject_of(session), markup=False, soft_wrap=True)
         earlier = read_earlier(session, console)
         runner = TrialRunner(check_host(session, console), earlier, run_child, interrupts)
-        if plan_file := slurm.plan_file():
-            append(plan_file, runner.unrun_rows(runner.rounds.left, Measurement("interrupted", "planned")))
         if note := caveat_of(session):
             console.print(note, markup=False)
         for line in runner.rounds.outlook():
@@ -190,7 +186,6 @@ class TrialRunner:
         case = trial.case
         if not case.refusal:
             self._warm_up.before(case, self.rounds.planned_cases, searched=self._batches.to_confirm(case))
-        self.rounds.begins()
         self._progress.start(case.label, self._session.suites[case.suite].suite.unit)
         started = _now()
         trial, measurement = self._batches.measured(trial)
@@ -206,15 +201,11 @@ class TrialRunner:
         rest = self.rounds.unfinished()
         option = "" if path == self._session.options.out else f" with --out {path}"
         done = f"{self.rounds.tally(rest)} are in {path}; the same command{option} resumes"
+        why, now = Measurement("failed" if lost else "interrupted", str(stop) or STOPPED), _now()
         with self._interrupts.held():
-            file.append(self.unrun_rows(rest, Measurement("failed" if lost else "interrupted", str(stop) or STOPPED)))
+            file.append([self._row_of(trial, why, now) for trial in rest])
         console.print(f"{stop}; {done}" if lost else f"\nstopped: {done}", markup=False, soft_wrap=True)
         return RunSummary(SOME_FAILED if lost else INTERRUPTED, path)
-
-    def unrun_rows(self, trials: Sequence[Trial], why: Measurement) -> list[Row]:
-        """Return a row for each trial that will not run."""
-        now = _now()
-        return [self._row_of(trial, why, now) for trial in trials]
 
     def _row_of(self, trial: Trial, measurement: Measurement, started: str) -> Row:
         session, earlier, case = self._session, self._earlier, trial.case

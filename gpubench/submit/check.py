@@ -76,7 +76,6 @@ def _missing(path: Path, loaded: Loaded, rows: Sequence[SubmittedRow], shared: I
     yield from _provenance(loaded.frame)
     yield from _without_digest(rows)
     yield from texts.problems(pd.read_csv(io.BytesIO(loaded.table()), dtype=str, keep_default_na=False))
-    yield from _implausible(loaded.frame)
     yield from _sentences([*shared, *(problem for row in _ours(rows) for problem in limits.problems(row))])
     yield from _trials(loaded.frame)
 
@@ -127,24 +126,6 @@ def _without_digest(rows: Iterable[SubmittedRow]) -> Iterator[str]:
         yield f"line {lacking[0]}, {DIGEST} is empty: {len(lacking)} row(s) lack the checksum that gpubench writes"
 
 
-def _implausible(frame: pd.DataFrame) -> Iterator[str]:
-    """Return which figures are impossible, in measured or published rows."""
-    ended = frame[frame["status"].isin(TRAINED)]
-    rate = ended["samples_per_second"]
-    # A published row may have an accuracy or a table instead of a time.
-    stated = (ended["mode"] == "published") & (ended["accuracy"].notna() | (ended["table"] != ""))
-    checks = {
-        "seconds that are not above 0": ended["seconds"] <= 0,
-        "neither seconds nor a rate": ended["seconds"].isna() & rate.isna() & ~stated,
-        "a rate that is not above 0": rate <= 0,
-        "more memory used than the card has": ended["peak_memory_bytes"] > ended["card_memory_bytes"] * 1.05,
-    }
-    for what, hits in checks.items():
-        if hits.any():
-            models = ", ".join(dict.fromkeys(ended[hits]["model"]))
-            yield harmless(f"implausible: {int(hits.sum())} row(s) with {what} ({models})")
-
-
 def _trials(frame: pd.DataFrame) -> Iterator[str]:
     """Return which cases have too few trials."""
     ended = frame[frame["status"].isin(TRAINED)]
@@ -168,13 +149,8 @@ def _notes(loaded: Loaded, rows: Sequence[SubmittedRow]) -> Iterator[str]:
     ours = _ours(rows)
     if not ours:
         return
-    header = loaded.places[0].header
-    if DIGEST not in header:
+    if DIGEST not in loaded.places[0].header:
         yield f"no {DIGEST}: edited rows cannot be detected"
-    if absent := [name for name in COLUMNS if name not in header and name != DIGEST]:
-        named = ", ".join(absent[:MOST_NAMED])
-        more = f" and {len(absent) - MOST_NAMED} more" if len(absent) > MOST_NAMED else ""
-        yield f"written by an older gpubench, without the columns {named}{more}"
     if others := sorted({row.text("suite") for row in ours if limits.suite_of(row) is None}):
         yield harmless(
             f"{', '.join(others)}: another suite_digest than this gpubench has; models and goals not checked"

@@ -61,20 +61,12 @@ def _kinds(name: str, text: str) -> Iterator[str]:
 
 
 def _texts_in_list(text: str) -> list[str] | None:
-    """Return every text in a JSON list and in lists and objects inside; None if the cell is no JSON list."""
+    """Return the texts in a JSON list of lists; None if the cell is no such list."""
     try:
-        waiting = [json.loads(text)]
+        lines = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(waiting[0], list):
+    if not isinstance(lines, list) or not all(isinstance(line, list) for line in lines):
         return None
-    texts: list[str] = []
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, str):
-            texts.append(value)
-        elif isinstance(value, dict):
-            waiting += [*value, *value.values()]
-        elif isinstance(value, list):
-            waiting += value
-    return texts
+    cells = [cell for line in lines for cell in line]
+    return None if any(isinstance(cell, list | dict) for cell in cells) else [c for c in cells if isinstance(c, str)]

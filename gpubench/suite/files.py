@@ -111,10 +111,6 @@ def load(path: Path) -> LoadedSuite:
     sys.modules[module_name] = module  # loader processes unpickle the suite's classes by this name
     try:
         spec.loader.exec_module(module)
-    except OSError as error:
-        raise UserError(f"--suite {path}: cannot be read ({error.strerror})") from None
-    except SyntaxError as error:
-        raise UserError(f"{error.filename or path}, line {error.lineno or 1}: {error.msg}") from None
     except UserError:
         raise
     except (Exception, SystemExit) as error:

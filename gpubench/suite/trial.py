@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from types import SimpleNamespace, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from gpubench.suite.precisions import FLOAT32, PRECISIONS
 from gpubench.suite.suite import ParamValue
 
 MOST_INTEGER = 2**63
@@ -23,6 +24,12 @@ def rnn_refusal(precision: str, device: str) -> str:
     if precision == "bf16-pure" and device.startswith("cuda"):
         return "not all releases of cuDNN have RNNs in bf16; ask for fp16-pure"
     return ""
+
+
+def autocast_refusal(precision: str) -> str:
+    """Return why a suite that keeps fp32 weights cannot train in this precision, or an empty string."""
+    narrow = precision in PRECISIONS and PRECISIONS[precision].weights != FLOAT32
+    return "its weights are fp32: ask for fp32, tf32, fp16 or bf16" if narrow else ""
 
 
 GOOD: frozenset[Status] = frozenset({"ok", "unsupported"})
@@ -194,6 +201,8 @@ class Measurement:
     """How the steady state was determined, as text."""
     unsteady: bool = False
     """Whether no steady state was reached."""
+    later_ratio: float = 1.0
+    """Step times later in the run over those of its sample, if the sample's trend goes on; 1 without a trend."""
     data_stall: float | None = None
     loader_wait: float | None = None
     resident_samples_per_second: float | None = None

@@ -210,19 +210,11 @@ def check_probe(name: str, errors: Mapping[str, float]) -> None:
 Part = tuple[nn.Module, torch.Tensor]
 
 
-def _matmul() -> Part:
-    return nn.Linear(512, 256, bias=False), torch.randn(128, 512)
-
-
-def _convolution() -> Part:
-    return nn.Conv2d(64, 64, 3, padding=1, bias=False), torch.randn(4, 64, 16, 16)
-
-
-def _rnn() -> Part:
-    return nn.GRU(256, 256), torch.randn(4, 16, 256)
-
-
-_PARTS: dict[str, Callable[[], Part]] = {"matmul": _matmul, "convolution": _convolution, "RNN": _rnn}
+_PARTS: Mapping[str, Callable[[], Part]] = {
+    "matmul": lambda: (nn.Linear(512, 256, bias=False), torch.randn(128, 512)),
+    "convolution": lambda: (nn.Conv2d(64, 64, 3, padding=1, bias=False), torch.randn(4, 64, 16, 16)),
+    "RNN": lambda: (nn.GRU(256, 256), torch.randn(4, 16, 256)),
+}
 
 
 def parts_of(mode: Mode) -> dict[str, Callable[[], Part]]:

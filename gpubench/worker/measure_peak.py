@@ -31,7 +31,7 @@ TOO_LONG_SECONDS = 0.5
 TINY_LAYERS, TINY_WIDTH = 24, 8
 
 
-def measure_rates(name: str, precision: str, threads: int, soak_seconds: float) -> dict[str, float | None]:
+def measure_rates(name: str, precision: str, threads: int, soak_seconds: float) -> dict[str, float]:
     """Return peak rates of device `name` in `precision`, on fresh random data, medians over repeats.
 
     The result has `flops_per_second` of the fastest matrix product (sustained, on an accelerator) and its `side`,
@@ -54,17 +54,9 @@ def measure_rates(name: str, precision: str, threads: int, soak_seconds: float) 
     return {
         "flops_per_second": flops_per_second,
         "side": side,
-        "bytes_per_second": _or_none(lambda: _copies(device)),
-        "op_seconds": _or_none(lambda: _calls(device, precision)),
+        "bytes_per_second": _copies(device),
+        "op_seconds": _calls(device, precision),
     }
-
-
-def _or_none(measure: Callable[[], float]) -> float | None:
-    """Return the measurement, or None if it runs out of memory, so that the others are kept."""
-    try:
-        return measure()
-    except torch.OutOfMemoryError:
-        return None
 
 
 def fastest_product(rate_of: Callable[[int], float]) -> tuple[int, float]:

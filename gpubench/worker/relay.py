@@ -47,7 +47,7 @@ def lead_to(host: str, port: int, secret: bytes, limit_seconds: float) -> int:
     deadline = time.monotonic() + limit_seconds
 
     async def try_once() -> None:
-        _, writer = await _authenticated(host, port, secret)
+        _, writer = await _connect(host, port, secret)
         writer.close()
 
     while True:
@@ -63,7 +63,7 @@ def lead_to(host: str, port: int, secret: bytes, limit_seconds: float) -> int:
         pass  # programs of this machine
 
     listener = socket.create_server(("127.0.0.1", 0))
-    _serve(listener, admit, lambda: _authenticated(host, port, secret))
+    _serve(listener, admit, lambda: _connect(host, port, secret))
     return int(listener.getsockname()[1])
 
 
@@ -106,27 +106,24 @@ async def _check_client(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
     writer.write(_proof(secret, b"server", ours, theirs))
 
 
-async def _authenticated(host: str, port: int, secret: bytes) -> Stream:
-    """Return a connection to the relay at `host`, after both ends have proved that they know the secret."""
-    return await asyncio.wait_for(_connect(host, port, secret), HANDSHAKE_SECONDS)
-
-
 async def _connect(host: str, port: int, secret: bytes) -> Stream:
-    reader, writer = await asyncio.open_connection(host, port)
-    try:
-        if await reader.readexactly(len(GREETING)) != GREETING:
-            raise ConnectionError("this is not gpubench")
-        theirs, ours = await reader.readexactly(NONCE_BYTES), secrets.token_bytes(NONCE_BYTES)
-        writer.write(ours + _proof(secret, b"client", theirs, ours))
+    """Return a connection to the relay at `host`, after both ends have proved that they know the secret."""
+    async with asyncio.timeout(HANDSHAKE_SECONDS):
+        reader, writer = await asyncio.open_connection(host, port)
         try:
-            proof = await reader.readexactly(PROOF_BYTES)
-        except (EOFError, ConnectionError):
-            raise SecretError from None
-        if not hmac.compare_digest(proof, _proof(secret, b"server", theirs, ours)):
-            raise SecretError
-    except BaseException:
-        writer.close()
-        raise
+            if await reader.readexactly(len(GREETING)) != GREETING:
+                raise ConnectionError("this is not gpubench")
+            theirs, ours = await reader.readexactly(NONCE_BYTES), secrets.token_bytes(NONCE_BYTES)
+            writer.write(ours + _proof(secret, b"client", theirs, ours))
+            try:
+                proof = await reader.readexactly(PROOF_BYTES)
+            except (EOFError, ConnectionError):
+                raise SecretError from None
+            if not hmac.compare_digest(proof, _proof(secret, b"server", theirs, ours)):
+                raise SecretError
+        except BaseException:
+            writer.close()
+            raise
     return reader, writer
 
 

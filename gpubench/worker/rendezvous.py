@@ -5,7 +5,6 @@ Runs in the child process of `nodes.Nodes`, which lasts as long as the run.
 
 import errno
 import json
-import queue
 import secrets
 import socket
 import threading
@@ -29,14 +28,6 @@ WAIT_SECONDS = 5.0
 
 def serve(task: Message, requests: Any, send: Send) -> None:
     """Connect to the other machines, then answer the parent's questions until it ends."""
-    questions: queue.Queue[bytes] = queue.Queue()
-
-    def read() -> None:
-        for line in requests:
-            questions.put(line)
-        questions.put(b"")
-
-    threading.Thread(target=read, daemon=True).start()
     meeting = Meeting(task)
     try:
         meeting.open()
@@ -44,10 +35,9 @@ def serve(task: Message, requests: Any, send: Send) -> None:
     except (dist.DistError, MeetingError) as error:
         send({"trouble": " ".join(str(error).split())[:300], "node": meeting.node})
         return
-    while line := questions.get():
-        question = json.loads(line)
+    for line in requests:
         try:
-            send(meeting.answer(question))
+            send(meeting.answer(json.loads(line)))
         except dist.DistError as error:
             send({"lost": f"the machine at {meeting.where} is gone ({str(error).partition('.')[0][:120]})"})
 

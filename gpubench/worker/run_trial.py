@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,6 @@ from gpubench.suite.suite import Suite
 from gpubench.suite.trial import TRAINED, Measurement, Trial, measurement_from_json, trial_from_json
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.peers import Peers
-from gpubench.training.clock.reporter import Memory
-from gpubench.training.clock.resident import Watch
 from gpubench.training.clock.sampling import sampling_for
 from gpubench.worker.failures import CONSEQUENCES, failed
 
@@ -33,8 +32,6 @@ if TYPE_CHECKING:  # a suite without torch runs without it
 
 Message = Mapping[str, Any]
 """An event or an answer between child and parent: plain data, for JSON."""
-NewClock = Callable[[Callable[[], None], Watch, Peers, Memory | None], Clock]
-"""Makes a clock from the functions `synchronize` and `watch`, the peers, and the measurement of memory."""
 Send = Callable[[Message], None]
 """Tells the parent of something that happened."""
 Join = Callable[[], tuple[Peers, Message]]
@@ -55,7 +52,7 @@ def run_rank(task: Message, place: Any, channel: socket.socket, rank: int, local
     store = process_group.connect(place)
     send = sender(channel) if local == 0 else lambda event: None
     # What one card's readings say must not end the warm-up of one process and not of another.
-    answer = measure(trial, clock_for(trial, send, None), lambda: process_group.join(place, store, trial))
+    answer = measure(trial, send, None, lambda: process_group.join(place, store, trial))
     store.set(f"answer/{rank}", json.dumps({**answer, "at": time.time()}))
     measurement = measurement_from_json(answer["measurement"])
     if measurement.status not in TRAINED:
@@ -81,9 +78,20 @@ def sender(channel: socket.socket) -> Send:
     return send
 
 
-def measure(trial: Trial, new_clock: NewClock, join: Join = lambda: (Peers(), {})) -> dict[str, Any]:
-    """Run the trial in this process; return its measurement and the seconds that `train` took."""
+def measure(
+    trial: Trial, send: Send, settled: Callable[[], bool] | None, join: Join = lambda: (Peers(), {})
+) -> dict[str, Any]:
+    """Run the trial in this process; return its measurement and the seconds that `train` took.
+
+    `settled` returns whether the card has settled; None if the parent cannot read the card.
+    """
     span: dict[str, float] = {}
+    new_clock = partial(
+        Clock,
+        sampling_for(trial.case.mode, accelerator=not trial.case.device.startswith("cpu")),
+        report=lambda event: send({"event": "lap", **event}),
+        settled=settled,
+    )
     try:
         measurement = _run_suite(trial, new_clock, join, span)
     except Exception as error:
@@ -92,7 +100,7 @@ def measure(trial: Trial, new_clock: NewClock, join: Join = lambda: (Peers(), {}
     return {"measurement": asdict(measurement), "train_call_seconds": inside}
 
 
-def _run_suite(trial: Trial, new_clock: NewClock, join: Join, span: dict[str, float]) -> Measurement:
+def _run_suite(trial: Trial, new_clock: Callable[..., Clock], join: Join, span: dict[str, float]) -> Measurement:
     loaded = files.load(Path(trial.case.suite_path))
     if loaded.digest != trial.case.suite_digest:
         raise RuntimeError(
@@ -105,7 +113,7 @@ def _run_suite(trial: Trial, new_clock: NewClock, join: Join, span: dict[str, fl
     # More loader processes than CPUs belong to some recipes, and the row says how long training waited for them.
     warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
     if not loaded.suite.torch:
-        clock = new_clock(lambda: None, lambda: [nullcontext()], Peers(), None)
+        clock = new_clock()
         span["start"] = time.perf_counter()
         quality = loaded.suite.train(trial, clock)
         measurement = Measurement(status="ok", quality=dict(quality), **clock.summary())
@@ -160,7 +168,7 @@ def _open(trial: Trial) -> tuple["torch.device", Mapping[str, str], "dict[str, f
 
 
 def _run_torch_suite(
-    trial: Trial, suite: Suite, new_clock: NewClock, join: Join, span: dict[str, float]
+    trial: Trial, suite: Suite, new_clock: Callable[..., Clock], join: Join, span: dict[str, float]
 ) -> Measurement:
     device, flags, proof = _open(trial)
     import torch
@@ -178,7 +186,7 @@ def _run_torch_suite(
     # Compiled code has other calls than the eager code that is counted.
     counted = case.mode != "probe" and not case.params.get("compile")
     steps = watch.steps(beside(work, watch) if counted else watch) if trial.prove else [nullcontext()]
-    clock = new_clock(lambda: devices.synchronize(device), lambda: steps, peers, memory)
+    clock = new_clock(synchronize=lambda: devices.synchronize(device), watch=lambda: steps, peers=peers, memory=memory)
 
     span["start"] = time.perf_counter()
     quality = suite.train(trial, clock)
@@ -241,20 +249,6 @@ KEPT_IF_DIVERGED = (
     *("epochs", "samples", "precision_error", "precision_proof", "loss_scale", "skipped_steps", "nonfinite_losses"),
     *("threads", "memory_format"),
 )
-
-
-def clock_for(trial: Trial, send: Send, settled: Callable[[], bool] | None) -> NewClock:
-    """Return the function that makes the trial's clock, called once its device is open."""
-    return lambda synchronize, watch, peers, memory: Clock(
-        sampling_for(trial.case.mode, accelerator=not trial.case.device.startswith("cpu")),
-        synchronize,
-        time.perf_counter,
-        report=lambda event: send({"event": "lap", **event}),
-        watch=watch,
-        settled=settled,
-        peers=peers,
-        memory=memory,
-    )
 
 
 def _failure(error: Exception, trial: Trial) -> Measurement:

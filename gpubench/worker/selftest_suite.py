@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -20,18 +20,9 @@ BLOCK_SECONDS = 0.3
 EMPTY_STEPS = 20_000
 
 
-class Repeated:
-    """Repeats a few batches for all steps of an epoch."""
-
-    def __init__(self, batches: list[Any], steps: int) -> None:
-        self.batches, self.steps = batches, steps
-
-    def __len__(self) -> int:
-        return self.steps
-
-    def __iter__(self) -> Iterator[Any]:
-        for number in range(self.steps):
-            yield self.batches[number % len(self.batches)]
+def repeated(batches: list[Any], steps: int) -> list[Any]:
+    """Return the batches of so many steps, in turn from a few."""
+    return (batches * (steps // len(batches) + 1))[:steps]
 
 
 def train(trial: Trial, clock: Clock) -> dict[str, float]:
@@ -61,7 +52,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     if model == "clock":
         times = _times_of_clock(clock, step, batches, lambda: synchronize(device))
     for _ in clock.epochs(1):
-        for number, x in enumerate(clock.steps(Repeated(batches, trial.params.steps), phase="train"), start=1):
+        for number, x in enumerate(clock.steps(repeated(batches, trial.params.steps), phase="train"), start=1):
             step(x)
             if model == "padded" and number % PADDED_EVERY == 0:
                 step(x)
@@ -79,7 +70,7 @@ def _times_of_clock(
     readings = [time.perf_counter() for _ in range(10_000)]
     differences = [b - a for a, b in pairwise(readings) if b > a]
 
-    def bare(loader: Repeated, work: Callable[[Any], object]) -> float:
+    def bare(loader: list[Any], work: Callable[[Any], object]) -> float:
         synchronize()
         started = time.perf_counter()
         for x in loader:
@@ -87,7 +78,7 @@ def _times_of_clock(
         synchronize()
         return time.perf_counter() - started
 
-    def clocked(loader: Repeated, work: Callable[[Any], object]) -> float:
+    def clocked(loader: list[Any], work: Callable[[Any], object]) -> float:
         started = time.perf_counter()
         for x in clock.steps(loader, phase="selftest"):
             work(x)
@@ -97,11 +88,11 @@ def _times_of_clock(
         pass
 
     for _ in range(20):
-        bare(Repeated(batches, 1), step)
+        bare(repeated(batches, 1), step)
     # The minimum, so that other load does not change the number of steps.
-    step_seconds = min(bare(Repeated(batches, 5), step) / 5 for _ in range(5))
-    block = Repeated(batches, max(4, round(BLOCK_SECONDS / step_seconds)))
-    empty = Repeated(batches, EMPTY_STEPS)
+    step_seconds = min(bare(repeated(batches, 5), step) / 5 for _ in range(5))
+    block = repeated(batches, max(4, round(BLOCK_SECONDS / step_seconds)))
+    empty = repeated(batches, EMPTY_STEPS)
     costs = [(clocked(empty, nothing) - bare(empty, nothing)) / EMPTY_STEPS for _ in range(7)]
     times = {
         "resolution_seconds": min(differences, default=0.0),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from gpubench.errors import UserError
 from gpubench.suite.files import find_all
 from gpubench.suite.trial import trial_from_json
-from gpubench.worker.run_trial import Message, Send, clock_for, measure
+from gpubench.worker.run_trial import Message, Send, measure
 
 
 def answer_to(task: Message, send: Send, settled: Callable[[], bool] = lambda: False) -> Message:
@@ -13,7 +13,7 @@ def answer_to(task: Message, send: Send, settled: Callable[[], bool] = lambda: F
     if task["task"] == "trial":
         trial = trial_from_json(task["trial"])
         # Only a parent that reads the card knows when it has settled.
-        return measure(trial, clock_for(trial, send, settled if task.get("watched") else None))
+        return measure(trial, send, settled if task.get("watched") else None)
     if task["task"] == "soak":
         from gpubench.training.device import soak
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from gpubench import MEMORY_FORMAT, Case, Param, ParamValue, Suite, UserError, imported
 from gpubench.data import datasets, images
 from gpubench.data.schedules import Schedule, read, schedule_of
+from gpubench.suite.trial import autocast_refusal
 
 TRAIN_IMAGES = images.IMAGENET[1]
 CPU_PIXELS = 2**21
@@ -55,11 +56,9 @@ def check(params: Mapping[str, ParamValue], folder: Path, data: str) -> None:
 
 
 def refuse(case: Case) -> str:
-    """Return why a case cannot run: 16-bit weights are too coarse, or its batch does not fit the step or the memory."""
-    if case.params["optimizer"] == "lars" and case.precision.endswith(("-master", "-pure")):
-        return "optimizer=lars: its weights are fp32; ask for fp32, tf32, fp16 or bf16"
-    if case.params["ema"] and case.precision.endswith(("-master", "-pure")):
-        return "ema: weights of 16 bits are too coarse for the steps of their average; ask for fp16 or bf16"
+    """Return why a case cannot run: its weights are too coarse, or its batch does not fit the step or the memory."""
+    if case.params["optimizer"] == "lars" and (reason := autocast_refusal(case.precision)):
+        return f"optimizer=lars: {reason}"
     batch, step = case.batch_size or 0, int(case.params["global_batch"])
     schedule = schedule_in(case.params)
     if step % case.processes:
@@ -93,7 +92,6 @@ SUITE = Suite(
         "lr": Param(0.0, "highest learning rate, in the shape of the schedule; 0 is the schedule's own"),
         "global_batch": Param(0, "images in a step of all processes, added up from batches; 0 is a batch of each"),
         "weight_decay": Param(1e-4, "of all weights but BatchNorm's and biases"),
-        "ema": Param(0.0, "decay of an exponential average of the weights, which is then validated; 0: none"),
         "gradients_as": Param("fp32", "what processes send: fp16 halves it", choices=("fp32", "fp16")),
         "all_reduce": Param("flat", "how they are summed, as in scaling", choices=("flat", "hierarchical", "hybrid")),
         "hybrid_kib": Param(64, "KiB up to which a bucket is summed hierarchically by hybrid", least=1),

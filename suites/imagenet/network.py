@@ -1,6 +1,5 @@
-"""Network, optimizer, precision and average of the weights; and the score in validation."""
+"""Network, optimizer and precision; and the score in validation."""
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,7 +8,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.nn.functional import cross_entropy
-from torch.optim.swa_utils import get_ema_multi_avg_fn
 from torchvision.models import resnet
 
 from gpubench import Clock, Trial
@@ -65,7 +63,7 @@ def optimizer_of(name: str, model: torch.nn.Module, weight_decay: float) -> torc
 
 
 class Network:
-    """Model, optimizer, precision and average of the weights: everything that a step changes."""
+    """Model, optimizer and precision: everything that a step changes."""
 
     def __init__(self, trial: Trial, clock: Clock, classes: int) -> None:
         params = trial.params
@@ -85,22 +83,8 @@ class Network:
             torch.compile(self.shared) if params.compile else self.shared
         )
         self.processes = trial.case.processes
-        self.averaged: torch.nn.Module | None = None
-        if params.ema:
-            self.averaged, self.begun = copy.deepcopy(self.model), False
-            self.follow = get_ema_multi_avg_fn(params.ema)
-            # Weights and statistics, but not BatchNorm's counts of steps: those of one list are one operation.
-            self.slow, self.fast = (
-                [tensor.detach() for tensor in model.state_dict().values() if tensor.is_floating_point()]
-                for model in (self.averaged, self.model)
-            )
         self.mean = torch.tensor(MEAN, device=self.device).view(1, 3, 1, 1) * 255
         self.std = torch.tensor(STD, device=self.device).view(1, 3, 1, 1) * 255
-
-    @property
-    def judged(self) -> torch.nn.Module:
-        """The model that is validated."""
-        return self.model if self.averaged is None else self.averaged
 
     def prepare(self, x: torch.Tensor) -> torch.Tensor:
         """Return the input of the model for uint8 images (N, 3, H, W) on the device."""
@@ -126,33 +110,20 @@ class Network:
                 self.stepper.backward(loss)
             losses.append(loss.detach())
         self.stepper.step()
-        self.average()
         return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
-
-    def average(self) -> None:
-        """Update the exponential average of the weights, if the recipe has one."""
-        if self.averaged is None:
-            return
-        if self.begun:
-            self.follow(self.slow, self.fast, None)
-        else:
-            self.averaged.load_state_dict(self.model.state_dict())
-            self.begun = True
 
     def agree(self) -> None:
         """Copy BatchNorm's statistics of process 0 to all processes, whose images differ."""
         if self.processes > 1:
-            for buffer in self.judged.buffers():
+            for buffer in self.model.buffers():
                 dist.broadcast(buffer, 0)
 
     def state(self) -> State:
         """Return the state for a checkpoint."""
-        averaged = self.averaged.state_dict() if self.averaged is not None else None
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "stepper": self.stepper.state(),
-            "averaged": averaged,
         }
 
     def restore(self, state: State) -> None:
@@ -160,9 +131,6 @@ class Network:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.stepper.restore(state["stepper"])
-        if self.averaged is not None:
-            self.averaged.load_state_dict(state["averaged"])
-            self.begun = True
 
 
 @dataclass(frozen=True)
@@ -184,7 +152,7 @@ def predict(net: Network, model: torch.nn.Module, x: torch.Tensor) -> torch.Tens
 def evaluate(net: Network, batches: Iterator[Batch]) -> Score:
     """Return the score on these batches of all processes; waits for the device once, at the end."""
     net.agree()
-    model = net.judged.eval()
+    model = net.model.eval()
     sums, seen = torch.zeros(4, dtype=torch.float64, device="cpu" if net.device.type == "mps" else net.device), 0
     with torch.inference_mode():
         for x, y in batches:

@@ -14,20 +14,12 @@ squares to zero, and the layer gets the wrong rate. For that reason "Training Im
 (Jia and others 2018, arXiv 1807.11205, section 3.1).
 """
 
-from gpubench import Case, Param, Suite, imported
+from gpubench import Param, Suite, imported
+from gpubench.suite.trial import autocast_refusal
 
 TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000
 RATES = {"sgd": 0.1, "lars": 10.0, "lars-fp16-norms": 10.0}
 """Learning rates of `lr=0`."""
-
-
-def refuse(case: Case) -> str:
-    """Return why a case cannot run: the suite trains by autocast, with fp32 weights."""
-    return (
-        "its weights are fp32: ask for fp32, tf32, fp16 or bf16"
-        if case.precision.endswith(("-master", "-pure"))
-        else ""
-    )
 
 
 SUITE = Suite(
@@ -48,7 +40,7 @@ SUITE = Suite(
     studies=("batch", "scaling"),
     quality="accuracy",
     processes=True,
-    refuse=refuse,
+    refuse=lambda case: autocast_refusal(case.precision),
     unit="images",
     batch="512",
     cpu_batch=256,

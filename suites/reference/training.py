@@ -1,6 +1,6 @@
 """The networks, their batches on the device, and the loop."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -59,20 +59,6 @@ def batch_of(trial: Trial, device: torch.device) -> Batch:
     return tokens, torch.randint(0, 2, (count,), device=device, generator=generator)
 
 
-class Again:
-    """The same batch in every step of an epoch."""
-
-    def __init__(self, batch: Batch, samples: int) -> None:
-        self.batch, self.samples = batch, samples
-
-    def __len__(self) -> int:
-        return max(1, self.samples // len(self.batch[1]))
-
-    def __iter__(self) -> Iterator[Batch]:
-        for _ in range(len(self)):
-            yield self.batch
-
-
 def prepared(trial: Trial, clock: Clock) -> tuple[Callable[[Batch], None], Batch]:
     """Return a function that trains on a batch, and the batch."""
     params, device = trial.params, torch.device(trial.case.device)
@@ -97,7 +83,7 @@ def prepared(trial: Trial, clock: Clock) -> tuple[Callable[[Batch], None], Batch
 def train(trial: Trial, clock: Clock) -> dict[str, float]:
     """Train on one batch; there is no accuracy to return."""
     step, batch = prepared(trial, clock)
-    loader = Again(batch, trial.params.samples)
+    loader = [batch] * max(1, trial.params.samples // trial.batch_size)
     for _ in clock.epochs(trial.params.epochs):
         for same_batch in clock.steps(loader, "train", trial.params.samples):
             step(same_batch)

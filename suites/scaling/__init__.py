@@ -22,6 +22,7 @@ import math
 from collections.abc import Mapping
 
 from gpubench import MEMORY_FORMAT, Case, Param, ParamValue, Suite, imported
+from gpubench.suite.trial import autocast_refusal
 
 IMAGES = 1_281_167
 """Training images of ImageNet."""
@@ -31,11 +32,7 @@ def refuse(case: Case) -> str:
     """Return why a case cannot run: `allreduce` needs several processes, the networks have fp32 weights."""
     if case.model == "allreduce" and case.processes == 1:
         return "allreduce needs --processes 2 or more"
-    return (
-        "its weights are fp32: ask for fp32, tf32, fp16 or bf16"
-        if case.precision.endswith(("-master", "-pure"))
-        else ""
-    )
+    return autocast_refusal(case.precision)
 
 
 def most_elements(model: str, params: Mapping[str, ParamValue]) -> int:

@@ -16,6 +16,7 @@ Read recipe.py first, then network.py, data.py and training.py, which has the co
 from importlib.util import find_spec
 
 from gpubench import Case, Suite, imported
+from gpubench.suite.trial import autocast_refusal
 
 from .recipe import MIXED, MODELS, PARAMS, TRAIN_IMAGES, ranks_of
 
@@ -23,9 +24,9 @@ from .recipe import MIXED, MODELS, PARAMS, TRAIN_IMAGES, ranks_of
 def refuse(case: Case) -> str:
     """Return why a case cannot run, or an empty string."""
     if find_spec("lightning") is None:
-        return "Lightning is not installed: pip install 'gpubench-train[lightning]'"
-    if case.precision in {"fp16-master", "fp16-pure", "bf16-pure"}:
-        return f"{case.precision}: Lightning's mixed precision keeps float32 weights"
+        return "Lightning is not installed: pip install -e '.[lightning]'"
+    if reason := autocast_refusal(case.precision):
+        return reason
     if case.params["loss_scale"]:
         return "loss_scale: the scale of Lightning's mixed precision is always dynamic; leave it out"
     if case.params["sharded"] and case.precision == "fp16":

@@ -17,7 +17,7 @@ Read networks.py first, then data.py and training.py.
 from collections.abc import Mapping
 
 from gpubench import Case, Param, ParamValue, Suite, imported
-from gpubench.hardware.apex import installed
+from gpubench.hardware.apex import why_no_apex
 from gpubench.suite.trial import rnn_refusal
 
 TRAIN_TOKENS, VALID_TOKENS, TEST_TOKENS = 2_088_628, 217_646, 245_569
@@ -61,10 +61,8 @@ def refuse(case: Case) -> str:
         return f"engine=apex: Apex's FP16_Optimizer is fp16-master; {case.precision} is engine=torch"
     if not case.device.startswith("cuda"):
         return "engine=apex: Apex's FP16_Optimizer takes CUDA tensors only"
-    apex = installed()
-    if apex is None:
-        return "engine=apex: NVIDIA Apex is not installed; engine=torch needs none"
-    return f"engine=apex: not with the apex here: {apex.why_not}" if apex.why_not else ""
+    reason = why_no_apex()
+    return f"engine=apex: {reason}; engine=torch needs none" if reason else ""
 
 
 SUITE = Suite(

@@ -28,7 +28,7 @@ CASES = {
     "wordlm": ("lstm", {"emsize": "8", "nhid": "8", "bptt": "5", "epochs": "1"}),
     "gpt": ("gpt2-6m", {"layers": "1", "width": "32", "context": "16", "tokens": "256", "valid_tokens": "32"}),
     "cifar10": ("speedrun", FEW),
-    "imagenet": ("resnet18", {"train_images": "32", "valid_images": "16", "phases": "tiny", "ema": "0.9"}),
+    "imagenet": ("resnet18", {"train_images": "32", "valid_images": "16", "phases": "tiny"}),
     "scaling": ("resnet50", {"image_size": "64", "accumulate": "2"}),
     "reference": ("bert-base", {"layers": "1"}),
     "largebatch": ("small", {**FEW, "width": "4", "global_batch": "16"}),
@@ -104,8 +104,6 @@ def test_no_training_step_waits_for_the_card(of_suite, name):
     if of_suite == "wordlm" and name == "bf16":
         model = "transformer"  # RNNs are refused there
         settings = {**settings, "nhead": "2"}
-    if of_suite == "imagenet" and name.startswith("fp16-"):
-        settings = {**settings, "ema": "0"}  # an average of such weights is refused
     found, trial = trial_of(of_suite, model, name, "cuda:0", **settings)
     if why := refusal(found, trial):
         pytest.skip(why)

@@ -9,6 +9,7 @@ import pandas as pd
 from gpubench.hardware.environment import Device
 from gpubench.rows.table import BROKEN, number
 from gpubench.runner.batch.search import Measure, Say, cap_of, confirm, fit_batch, try_fp16
+from gpubench.runner.cases import failed_by
 from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.trial import Case, Measurement, Trial
@@ -84,9 +85,13 @@ class CaseBatches:
             return current
         current = try_fp16(current, self._suites[case.suite].suite, self._options, self._measure)
         if not (current.refusal or current.batch_size):
-            cap = cap_of(case, self._suites[case.suite])
-            device = self._devices[case.device]
-            current = fit_batch(current, device, self._options, cap, self._measure, self._say)
+            try:
+                cap = cap_of(case, self._suites[case.suite])
+            except Exception as error:
+                current = failed_by(error, case)
+            else:
+                device = self._devices[case.device]
+                current = fit_batch(current, device, self._options, cap, self._measure, self._say)
         elif current.batch_size:
             self._confirmed.add(_key(case))
         self._found[_key(case)] = current

@@ -1,4 +1,4 @@
-"""Runs as a Slurm job, through submitit: submits and follows the job, and writes rows for trials that did not run.
+"""Runs as a Slurm job, through submitit: submits the job and follows it.
 
 The job's first node leads as with --nodes and writes the rows, so nobody has to follow the job.
 """
@@ -11,22 +11,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from rich.console import Console
 
 from gpubench.errors import UserError
-from gpubench.rows import write as records
-from gpubench.rows.read import load
-from gpubench.rows.row import COLUMNS, INTEGERS, Row
+from gpubench.rows.write import check_writable
 from gpubench.runner.cluster.nodes import SECRET
-from gpubench.suite.trial import GOOD
 
-PLAN = "GPUBENCH_PLAN"
-"""Environment variable: the file to which a run writes a row for each planned trial."""
 LOOK_SECONDS = 5.0
 PATIENCE_SECONDS = 60.0
 """If Slurm does not answer for this long, the state of the job is unknown."""
@@ -64,7 +57,7 @@ def run_on_slurm(job_options: Mapping[str, Any], arguments: Sequence[str], out: 
     out = out.resolve()
     if out.suffix != ".csv":
         raise UserError("--slurm needs --out FILE.csv, in a folder that all nodes can write")
-    records.check_writable(out)
+    check_writable(out)
     folder = out.with_suffix(".slurm")
     ticket = folder / "job"
     job = ticket.read_text().strip() if ticket.exists() else ""
@@ -73,17 +66,12 @@ def run_on_slurm(job_options: Mapping[str, Any], arguments: Sequence[str], out: 
     if job:
         console.print(f"job {job} runs this already; following it", markup=False)
     else:
-        before = len(rows_of(out))
         job = _submit(job_options, [*arguments, "--out", str(out)], folder)
         ticket.write_text(job)
-        (folder / "rows-before").write_text(str(before))
         console.print(f"job {job}; its output is in {folder}", markup=False)
     state = follow(job, out, console)
-    unrun = add_unrun(state, out, folder / "plan.csv")
-    new = rows_of(out)[int((folder / "rows-before").read_text()) :]
-    note = f", {unrun} of them of trials that did not run" if unrun else ""
-    console.print(f"job {job} {ENDED[state]} ({state}); {len(new)} rows in {out}{note}", markup=False)
-    return 0 if new and GOOD.issuperset(row.status for row in new) else 4
+    console.print(f"job {job} ended: {state}; its rows are in {out}", markup=False)
+    return 0 if state == "COMPLETED" else 4
 
 
 def _submit(job_options: Mapping[str, Any], arguments: Sequence[str], folder: Path) -> str:
@@ -91,32 +79,24 @@ def _submit(job_options: Mapping[str, Any], arguments: Sequence[str], folder: Pa
     try:
         import submitit
     except ImportError:
-        raise UserError("--slurm needs submitit: pip install 'gpubench-train[slurm]'") from None
+        raise UserError("--slurm needs submitit: pip install -e '.[slurm]'") from None
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "plan.csv").unlink(missing_ok=True)
     secret = folder / "secret"
     secret.unlink(missing_ok=True)
     secret.touch(mode=0o600)
     secret.write_text(secrets.token_hex(16))
-    named = {
-        *("partition", "gpus_per_node", "cpus_per_task", "mem", "account", "qos", "constraint", "exclude", "nodelist")
-    }
     minutes = int(job_options.get("time", 60))
     local = int(job_options.get("gpus_per_node", 1))
-    extra = {name: value for name, value in job_options.items() if name not in {*named, "nodes", "time"}}
-    if not CPU_OPTIONS & set(job_options):
-        extra["exclusive"] = True
+    whole_nodes = {} if CPU_OPTIONS & set(job_options) else {"exclusive": True}
     try:
         executor = submitit.SlurmExecutor(folder=folder / "log")
         executor.update_parameters(
             job_name="gpubench",
-            nodes=job_options["nodes"],
             ntasks_per_node=1,  # gpubench starts the processes of a node itself
             time=minutes,
             signal_delay_s=min(NOTICE_SECONDS, minutes * 15),
             # A job that Slurm restarts would overwrite the rows of the first one.
-            additional_parameters={"no-requeue": True, **extra},
-            **{name: value for name, value in job_options.items() if name in named},
+            additional_parameters={"no_requeue": True, **whole_nodes, **job_options},
         )
         is_set = any(argument.partition("=")[0] == "--processes" for argument in arguments)
         processes = [] if is_set else ["--processes", str(local)]
@@ -134,16 +114,10 @@ def run_in_job(arguments: Sequence[str], nodes: int, folder: str) -> None:
         first = _output_of("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]).split()[0]
         port = 20000 + int(os.environ["SLURM_JOB_ID"]) % 10000
         command += ["--nodes", str(nodes), "--rendezvous", f"{_address(first)}:{port}"]
-    environment = {**os.environ, PLAN: str(Path(folder) / "plan.csv"), SECRET: (Path(folder) / "secret").read_text()}
+    environment = {**os.environ, SECRET: (Path(folder) / "secret").read_text()}
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, command, environment)
-
-
-def plan_file() -> Path | None:
-    """Return the file for a row of each planned trial, in a job that `run_on_slurm` submitted; else None."""
-    path = os.environ.get(PLAN)
-    return Path(path) if path else None
 
 
 def _address(node: str) -> str:
@@ -153,18 +127,10 @@ def _address(node: str) -> str:
 
 
 ENDED = {
-    "COMPLETED": "ended",
-    "FAILED": "failed",
-    "CANCELLED": "was cancelled",
-    "TIMEOUT": "ran out of time",
-    "NODE_FAIL": "lost a node",
-    "OUT_OF_MEMORY": "ran out of memory",
-    "PREEMPTED": "was preempted",
-    "BOOT_FAIL": "lost a node that did not start",
-    "DEADLINE": "missed its deadline",
-    "UNKNOWN": "is unknown to Slurm",
+    *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"),
+    *("PREEMPTED", "BOOT_FAIL", "DEADLINE", "UNKNOWN"),
 }
-"""Final states of a job, in words."""
+"""Slurm's final states of a job, and `UNKNOWN` if Slurm has none."""
 
 
 def follow(job: str, out: Path, console: Console) -> str:
@@ -196,34 +162,6 @@ def _state(job: str) -> str:
     if match := re.search(r"\bJobState=(\w+)", done.stdout):
         return match[1]
     return "UNKNOWN" if "Invalid job id" in done.stderr else ""
-
-
-def add_unrun(state: str, out: Path, plan: Path) -> int:
-    """Append a row for each trial of the job's plan that has none; returns their number."""
-    done = {_identity(row) for row in rows_of(out)}
-    missing = [row for row in rows_of(plan) if _identity(row) not in done]
-    status = {"TIMEOUT": "timed_out", "CANCELLED": "interrupted", "OUT_OF_MEMORY": "out_of_memory"}.get(state, "failed")
-    reason = f"the Slurm job {ENDED[state]} ({state})"
-    if missing:
-        records.append(out, [replace(row, status=status, reason=reason) for row in missing])
-    return len(missing)
-
-
-def rows_of(path: Path) -> list[Row]:
-    """Return the rows of a file; none if it does not exist."""
-    if not path.exists():
-        return []
-    frame = load([path]).frame
-    rows = []
-    for record in frame[[name for name in COLUMNS if name in frame]].to_dict("records"):
-        values: dict[str, Any] = {str(name): value for name, value in record.items() if not pd.isna(value)}
-        rows.append(Row(**values | {name: int(values[name]) for name in INTEGERS & values.keys()}))
-    return rows
-
-
-def _identity(row: Row) -> tuple[object, ...]:
-    """Return what identifies a trial in a file."""
-    return (row.suite, row.model, row.precision, row.batch_policy, row.device, row.processes, row.nodes, row.trial)
 
 
 def _output_of(*command: str) -> str:
