@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from gpubench.studies.cards.figures import FigureGroup, published
-from gpubench.studies.cards.ratio import WORKLOADS_50, WORKLOADS_90, SpeedRatio, listed_ratio, ratio_of
+from gpubench.studies.cards.figures import CLASSES, FigureGroup, published
+from gpubench.studies.cards.ratio import WORKLOADS_50, WORKLOADS_90, SpeedRatio, Speeds, listed_speed
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ def errors_of(groups: Sequence[FigureGroup]) -> Iterator[Error]:
         for group in groups:
             if group.source == source:
                 by_recipe[group.recipe].append(group)
+        speeds = {kind: Speeds(rest, kind) for kind in CLASSES}
         predictions: dict[tuple[str, str, str], SpeedRatio] = {}
         for members in by_recipe.values():
             for one, two in combinations(members, 2):
@@ -50,12 +51,12 @@ def errors_of(groups: Sequence[FigureGroup]) -> Iterator[Error]:
                     continue
                 cards = one.card, two.card, one.kind
                 if cards not in predictions:
-                    predictions[cards] = ratio_of(rest, *cards)
+                    predictions[cards] = speeds[one.kind].ratio(one.card, two.card)
                 predicted, measured = predictions[cards], math.log(one.speed / two.speed)
                 yield Error(
                     source,
                     measured - math.log(predicted.value),
-                    measured - math.log(listed_ratio(*cards)),
+                    measured - listed_speed(one.card, one.kind) + listed_speed(two.card, one.kind),
                     1 + abs(math.log(predicted.value)),
                     predicted.sources > 0,
                 )

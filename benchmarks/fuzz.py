@@ -306,7 +306,7 @@ def compare(rng: Random, folder: Path) -> None:
         ask += ["--metric", rng.choice(METRICS)]
     if rng.random() < 0.3:
         ask += ["--by", rng.choice(["card", "precision", "torch", "batch_size", "model", "session", "processes,card"])]
-    ask += rng.choice([[], ["--all"], ["--allow-mismatch"], ["--only", "roofline"], ["--only", "batch"]])
+    ask += rng.choice([[], ["--all"], ["--only", "roofline"], ["--only", "batch"]])
     command(*ask)
 
 
@@ -325,7 +325,7 @@ def submit(rng: Random, folder: Path) -> None:
 
 def export(rng: Random, folder: Path) -> None:
     """Any format; the health of a card is what else is asked of rows as they are."""
-    path, name = a_file(rng, folder), rng.choice(["benchstat", "pyperf", "dawnbench", "health"])
+    path, name = a_file(rng, folder), rng.choice(["benchstat", "dawnbench", "health"])
     if name == "health":
         command("doctor", path, "--against", rng.choice(results()))
     elif name == "dawnbench" or rng.random() < 0.3:

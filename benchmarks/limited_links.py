@@ -3,7 +3,7 @@
     sudo python benchmarks/limited_links.py --out links.csv --nodes 2,3,4,8 --rate 100mbit
 
 Each machine is a namespace with one process; all hang on one bridge. Needs root, iproute2 and a kernel with
-namespaces and tbf. `gpubench compare links.csv` then fits the alpha-beta model and says how far it is off.
+namespaces and tbf. `gpubench compare links.csv` then prints the fastest all-reduce by size.
 """
 
 import argparse

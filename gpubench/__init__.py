@@ -4,6 +4,7 @@ As a library: `load` reads rows, `compare` answers. A suite takes from here what
 `Trial`, `Clock`), and from `gpubench.training` what it trains with. Importing this imports nothing heavy.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -38,6 +39,12 @@ _HOME_OF = {
     "imported": "suite.suite",
 }
 
+__all__ = ["UserError", "__version__", "compare", "load", *_HOME_OF]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
@@ -48,6 +55,7 @@ def __getattr__(name: str) -> Any:
 def load(paths: "str | Path | Iterable[str | Path]") -> "Loaded":
     """The rows of CSV files, folders of them, or charts and reports that carry their rows.
 
+    `len(rows)` is their number, `rows["seconds"]` a column, `rows[rows["precision"] == "fp32"]` some of them.
     Rows that cannot be used are left out and named in `problems`. Raises UserError where no row is left.
     """
     from gpubench.analysis.compare import load_rows
@@ -69,7 +77,6 @@ def compare(
     prices: "str | Path | Mapping[str, float] | None" = None,
     where: "str | Iterable[str]" = (),
     only: str = "",
-    allow_mismatch: bool = False,
 ) -> "Answer":
     """What `gpubench compare` says of some rows, or of the files they are in; the arguments are its options.
 
@@ -82,11 +89,15 @@ def compare(
     from gpubench.studies import answer as answers
 
     if hasattr(rows, "columns"):
-        raise UserError("rows are files or what gpubench.load gives, not a table: choose some of them with `where`")
+        raise UserError("rows are files or what gpubench.load returns, not a table: choose rows[rows[column] == value]")
     loaded = rows if isinstance(rows, Loaded) else load(rows)
     wheres = (where,) if isinstance(where, str) else tuple(where)
     columns = by if isinstance(by, str) else ",".join(map(str, by or ())) or None
     costs = Path(prices) if isinstance(prices, str) else prices
-    question = Question(columns, baseline, allow_mismatch, metric, costs, wheres)
-    answer = answers.answer_of(loaded, question)
-    return answers.only(answer, only) if only else answer
+    question = Question(columns, baseline, metric, costs, wheres)
+    try:
+        answer = answers.answer_of(loaded, question)
+        return answers.only(answer, only) if only else answer
+    except UserError as error:  # its text names the options of the command
+        arguments = re.sub(r"--([a-z][a-z-]*)", lambda option: option[1].replace("-", "_"), str(error))
+        raise UserError(arguments) from None

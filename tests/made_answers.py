@@ -7,9 +7,6 @@ from gpubench.studies.section import (
     Bars,
     Column,
     Estimate,
-    Line,
-    Lines,
-    Point,
     Result,
     Section,
     Table,
@@ -50,24 +47,6 @@ def ratios(*values, name="ratios", **given):
     groups = tuple(BarGroup(f"model {n}", (Bar(NEW, v, (low, high)),)) for n, (v, low, high) in enumerate(values))
     default = {"title": "Speedups", "subtitle": "Speedup, above 1 is faster", "unit": "ratio", "reference": 1.0}
     return Bars(name, **{**default, "groups": groups, **given})
-
-
-def curves(*names, name="curves", **given):
-    """A rate against the batch, with intervals, for each name."""
-    lines = tuple(
-        Line(each, tuple(Point(2.0**x, y * (n + 1), 0.9 * y * (n + 1)) for x, y in enumerate((20, 50, 60), start=1)))
-        for n, each in enumerate(names)
-    )
-    default = {"title": "The rate levels off", "subtitle": "Images a second", "x": "batch size", "y": "images/s"}
-    return Lines(name, **{**default, "lines": lines, "log_x": 2, **given})
-
-
-def roofline(name="roofline"):
-    """Crowded points with names, and the roof that they are of."""
-    points = tuple(Point(10 + n, 0.3 + 0.02 * n, text=f"resnet{n}") for n in range(6))
-    roof = Line("roof", (Point(1, 0.05), Point(20, 1.1), Point(100, 1.1)), "dashed", "bf16")
-    lines = (Line("bf16", points, "points"), roof)
-    return Lines(name, "Under the roof", "TFLOP/s", lines, "FLOP/byte", "TFLOP/s", log_x=10, log_y=10)
 
 
 def result(said="A trains 2 times as fast as B", charts=(), **given):

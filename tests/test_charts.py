@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 from facts import lacking
-from made_answers import LONG, NEW, OLD, TABLE, answer, curves, pairs, ratios, result, roofline, section, singles
+from made_answers import LONG, NEW, OLD, TABLE, answer, pairs, ratios, result, section, singles
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
@@ -18,7 +18,7 @@ from gpubench.errors import UserError
 from gpubench.rows.embed import table_in
 from gpubench.show.charts import dated, draw, figure_of
 from gpubench.show.style import COLOURS, INK, contrast, themed
-from gpubench.studies.section import Bar, BarGroup, Line, Lines, Point
+from gpubench.studies.section import Bar, BarGroup
 
 GREY = INK["light"][4]
 KINDS = {
@@ -36,11 +36,6 @@ KINDS = {
     "ratios": ratios((1.4, 1.2, 1.5), (0.9, 0.1, 90.0), (1.1, 1.0, 1.2)),
     "negative": singles(groups=(BarGroup("a", (Bar("x", -0.5, (-0.9, 0.1)),)), BarGroup("b", (Bar("x", 0.7),)))),
     "ladder": singles(18, marks={"compute limit": {f"card {n}": 90.0 for n in range(18)}}),
-    "curves": curves("resnet18", "resnet34"),
-    "many curves": curves(*(f"{LONG} {n}" for n in range(12))),
-    "roofline": roofline(),
-    "ticks": curves("resnet18", log_x=0, ticks=((2.0, "2.6.0"), (4.0, LONG), (8.0, "2.15.0")), reference=70.0),
-    "zeros": curves("x", log_y=10, lines=(Line("x", (Point(0, 0), Point(1, 1, 0.5, 0.9), Point(4, 9))),)),
 }
 
 
@@ -97,10 +92,9 @@ def test_a_post_is_1200_by_675_in_its_theme(tmp_path, theme):
         assert "#{:02x}{:02x}{:02x}".format(*picture.convert("RGB").getpixel((2, 2))) == INK[theme][0]
 
 
-@pytest.mark.parametrize("chart", [pairs(), KINDS["twelve"], KINDS["ladder"], KINDS["ratios"], roofline()])
+@pytest.mark.parametrize("chart", [pairs(), KINDS["twelve"], KINDS["ladder"], KINDS["ratios"]])
 def test_no_texts_lie_on_each_other(chart, light):
-    drawn = texts(figure_of(chart))
-    boxes = [text.get_window_extent() for text in drawn if chart.name != "roofline" or "resnet" in text.get_text()]
+    boxes = [text.get_window_extent() for text in texts(figure_of(chart))]
     assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
 
 
@@ -111,7 +105,6 @@ def test_no_texts_lie_on_each_other(chart, light):
         (ratios((2.0, 1.9, 2.1), (14.0, 13.0, 14.5)), {"1", "5", "10"}),
         (pairs(groups=(BarGroup("a", (Bar(OLD, 1.0, note="batch 408"), Bar(NEW, 2.0))),)), {"batch 408"}),
         (KINDS["ladder"], {"compute limit"}),
-        (curves("a", lines=(Line("a", tuple(Point(10.0**n, 10.0**n) for n in range(7))),), log_x=10), {"1,000,000"}),
     ],
 )
 def test_what_is_written(chart, drawn, light):
@@ -121,10 +114,7 @@ def test_what_is_written(chart, drawn, light):
 def test_never_one_figure_alone(tmp_path):
     alone = singles(1)
     missing = singles(groups=(BarGroup("a", (Bar("x", 1.0), Bar("y", None, text="out of memory"))),))
-    point = Lines(
-        "point", "", "", (Line("a", (Point(1, 1),)), Line("roof", (Point(1, 1), Point(2, 2)), of="a")), "", ""
-    )
-    (line,) = drawn(tmp_path, answer(result(charts=(alone, missing, point))))
+    (line,) = drawn(tmp_path, answer(result(charts=(alone, missing))))
     assert line.startswith("No chart: ")
 
 
@@ -262,18 +252,6 @@ def test_ratios_are_told_from_the_line_and_long_whiskers_end_in_arrows(light):
         ("o", COLOURS[0]), ("<", COLOURS[5]), (">", COLOURS[5]), ("o", COLOURS[5]), ("o", COLOURS[0])
     ]  # fmt: skip
     assert {"1", "1.40", "0.90"} <= set(words(figure))
-
-
-def test_lines_are_named_at_their_ends_or_above(light):
-    beside = {each.get_text(): each for each in texts(figure_of(curves("resnet18", "resnet34")))}
-    assert min(beside[name].get_position()[0] for name in ("resnet18", "resnet34")) > 5
-    figure = figure_of(KINDS["many curves"])
-    assert any("And 4 more" in text for text in words(figure))
-
-
-def test_a_line_has_the_colour_of_the_one_that_it_is_of(light):
-    lines = figure_of(roofline()).axes[1].lines
-    assert {line.get_color() for line in lines} == {COLOURS[0]}
 
 
 def test_an_svg_has_no_markup_of_a_name(tmp_path):

@@ -283,16 +283,6 @@ def test_a_baseline_card_leaves_the_precisions_alone_and_must_be_unmistakable(tm
         result_of(tmp_path, *groups, baseline="ti")
 
 
-def test_allow_mismatch_names_each_differing_key_and_gives_no_verdict(tmp_path):
-    groups = rows(FAST), rows(SLOW, **OTHER, batch_size=128, params="epochs=2", data="synthetic")
-    assert result_of(tmp_path, *groups).comparisons == []
-    c = only(result_of(tmp_path, *groups, allow_mismatch=True))
-    assert (c.verdict, c.ratio.value) == ("not alike", pytest.approx(1 / 1.3))
-    (note,) = [note for note in c.notes if note.startswith("differs in")]
-    for part in ("params (epochs=1 / epochs=2)", "data (cifar100 / synthetic)", "batch (64 / 128)"):
-        assert part in note
-
-
 def test_an_interrupted_trial_or_one_that_ran_again_takes_nothing_away(tmp_path):
     lost = [row(precision="bf16", trial=i, status="timed_out", seconds=None, measured="") for i in range(3)]
     lost.append(row(precision="bf16", trial=6, status="interrupted", seconds=None, measured=""))

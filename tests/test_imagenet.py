@@ -443,6 +443,15 @@ def test_the_last_layer_begins_with_a_deviation_of_a_hundredth(network_of, model
     assert last.out_features == 1000
 
 
+def test_a_quick_run_suits_the_machine_and_the_data(photos, cli):
+    asked = ["run", "--suite", "imagenet", "--data", photos, "--quick", "--dry-run", "--device", "cpu"]
+    planned = cli(*asked)
+    assert lacking(planned.stderr, "phases=tiny:", "copies=false:") == []
+    assert planned.returncode == 0
+    assert "cannot run" not in planned.stdout
+    assert "resized copies" in cli(*asked, "--set", "copies=true").stderr
+
+
 def test_a_searched_batch_is_not_one_that_the_tree_cuts(photos):
     trial = trial_of(photos, mode="quick")
     with pytest.raises(UserError, match="512 images a process are more than the tree"):

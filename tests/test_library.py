@@ -51,6 +51,28 @@ def test_the_options_of_the_command_are_arguments():
         gpubench.compare(rows, only="RTX 5090")
 
 
+def test_rows_are_counted_iterated_and_chosen():
+    rows = gpubench.load(ARTICLE)
+    chosen = rows[rows["card"].str.contains("2080")]
+    assert (len(rows), len(chosen), {row["model"] for row in chosen}) == (18, 10, set(chosen["model"]))
+    answer = gpubench.compare(chosen)
+    assert [result.kind for result in answer.results] == ["precision"]
+    assert len(answer.table(None).splitlines()) == 11, "a chosen row's text, and the header"
+
+
+def test_only_public_names_are_listed():
+    assert {"load", "compare", "Suite", "UserError"} <= set(dir(gpubench))
+    assert not [name for name in dir(gpubench) if name.startswith("_") and name != "__version__"]
+    assert {name for name in dir(gpubench) if not hasattr(gpubench, name)} == set()
+
+
+@pytest.mark.parametrize("argument", [{"only": "no"}, {"metric": "x"}, {"by": "x"}, {"where": "x"}, {"baseline": "x"}])
+def test_errors_speak_of_arguments(argument):
+    with pytest.raises(UserError) as error:
+        gpubench.compare(ARTICLE, **argument)
+    assert str(error.value).startswith(next(iter(argument)))
+
+
 def test_names_of_others_are_text_in_a_notebook(tmp_path):
     hostile = tmp_path / "a.csv"
     hostile.write_text(ARTICLE.read_text().replace("GTX 1080 Ti", "<script>alert(1)</script>"))

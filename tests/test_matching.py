@@ -4,7 +4,7 @@ import pytest
 from facts import lacking
 from rows import group
 
-from gpubench.analysis.matching import axis_value, bucket_of, mismatch, named_baseline, other_stack, pairs_along
+from gpubench.analysis.matching import axis_value, bucket_of, named_baseline, other_stack, pairs_along
 from gpubench.errors import UserError
 
 A, B, C = (group(card=f"NVIDIA {name}", device_hash=name, label=name) for name in ("A100", "B200", "C300"))
@@ -164,61 +164,6 @@ def test_the_same_device_is_closer_than_another():
     assert (
         pairs("card", on("A100", device_hash="one"), here, there, wish=("card", "B200"))[0][0][1] == "B200 resnet18 1"
     )
-
-
-def test_unlike_rows_are_put_side_by_side_only_when_that_was_allowed():
-    subject = on("A100", params="epochs=1 width=2")
-    near, far = on("B200", (1.0,), params="epochs=2"), on("B200", (2.0,), params="epochs=2", data="toy")
-    assert pairs("card", subject, near, far, wish=("card", "B200"))[0] == []
-    found, left_out = pairs("card", subject, near, far, wish=("card", "B200"), allow_mismatch=True)
-    assert (found, left_out) == ([("A100 resnet18 100", "B200 resnet18 1")], [])
-
-
-@pytest.mark.parametrize(
-    ("axis", "changes"),
-    [
-        ("card", {"suite": "other"}),
-        ("card", {"model": "other"}),
-        ("card", {"precision": "fp16"}),
-        ("precision", {"card": "NVIDIA B200", "precision": "fp16"}),
-    ],
-)
-def test_even_then_another_suite_model_kind_of_precision_or_card_is_no_partner(axis, changes):
-    base = {"precision": "fp32"} if axis == "precision" else {}
-    other = {"card": "NVIDIA B200", "label": "B200"} if axis == "card" else {}
-    groups = on("A100", params="epochs=2", **base), on("A100", **{**other, **changes})
-    assert pairs(axis, *groups, wish=(axis, axis_value(groups[1], axis)), allow_mismatch=True)[0] == []
-
-
-@pytest.mark.parametrize(("ours", "theirs"), [("fp32", "tf32"), ("fp16", "bf16")])
-def test_full_precisions_are_alike_and_so_are_mixed_ones(ours, theirs):
-    groups = on("A100", precision=ours), on("B200", precision=theirs)
-    assert len(pairs("card", *groups, wish=("card", "B200"), allow_mismatch=True)[0]) == 1
-
-
-@pytest.mark.parametrize(
-    ("axis", "ours", "theirs", "expected"),
-    [
-        ("card", {}, {}, []),
-        ("card", {"batch_size": 64}, {"batch_size": 128}, ["batch (64 / 128)"]),
-        ("card", {}, {"batch_size": 128, "batch_policy": "max"}, ["batch_policy (fixed / max)", "batch (64 / 128)"]),
-        ("card", {"params": "a=1 b=2 c=3"}, {"params": "a=1 b=4"}, ["params (b=2 c=3 / b=4)"]),
-        ("card", {"params": "a=1 b=2"}, {"params": "a=1"}, ["params (b=2 / none)"]),
-        ("card", {"weights": ""}, {"weights": "random"}, ["weights (none / random)"]),
-        ("card", {"measured": "projected"}, {}, ["measured (projected / measured)"]),
-        ("card", {"mode": "quick", "measured": "projected"}, {}, ["mode (quick / full)"]),
-        ("measured", {"measured": "projected"}, {}, []),
-        ("mode", {"mode": "quick", "measured": "projected"}, {}, []),
-        ("batch_size", {"batch_size": 64}, {"batch_size": 128, "batch_policy": "max"}, []),
-        ("precision", {"precision": "fp16", "batch_policy": "max-fp32"}, {"batch_policy": "max"}, []),
-        ("precision", {"precision": "fp16", "batch_policy": "author-doubled"}, {"batch_policy": "author"}, []),
-        ("precision", {"batch_policy": "max-fp32"}, {"batch_policy": "fast"}, ["batch_policy (max-fp32 / fast)"]),
-        ("card", {"batch_policy": "max-fp32"}, {"batch_policy": "max"}, ["batch_policy (max-fp32 / max)"]),
-        ("precision", {"model": "a"}, {"model": "b"}, ["model (a / b)"]),
-    ],
-)
-def test_what_differs_is_named_with_both_values(axis, ours, theirs, expected):
-    assert mismatch(axis, on("A100", **ours), on("B200", **theirs)) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The page in a real headless Chromium: nothing is fetched, no text runs, it sorts, filters, unfolds, fits a phone."""
 
 import pytest
-from made_answers import LONG, answer, curves, pairs, result, section
+from made_answers import LONG, answer, pairs, result, section
 from test_page import ATTACK
 
 from gpubench.show.page import write
@@ -17,7 +17,7 @@ def opened(visited, tmp_path):
 
 
 def three():
-    sections = [section(name, charts=(pairs(name), curves("a", name=f"{name} curves"))) for name in ("x", "y", "z")]
+    sections = [section(name, charts=(pairs(name),)) for name in ("x", "y", "z")]
     return answer(result(LONG), sections=sections)
 
 
@@ -68,7 +68,7 @@ def test_a_phone_needs_no_sideways_scrolling(opened, scheme):
 
 
 def test_no_text_of_a_row_runs(opened):
-    told = result(ATTACK, (pairs(title=ATTACK, winner=ATTACK), curves(ATTACK, "b", title=ATTACK)))
+    told = result(ATTACK, (pairs(title=ATTACK, winner=ATTACK),))
     page = opened(answer(told, headline=ATTACK, sections=[section(ATTACK, results=(told,), notes=(ATTACK,))]))
     dialogs = []
     page.on("dialog", lambda dialog: dialogs.append(dialog.message))

@@ -108,7 +108,6 @@ class Question:
     by: str | None = None
     """Column to compare along, or several joined by commas."""
     baseline: str | None = None
-    allow_mismatch: bool = False
     metric: str = "seconds"
     prices: Prices | None = None
     where: tuple[str, ...] = ()
@@ -171,8 +170,6 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
     groups, holes = combined(groups_of(frame, ok, labels), axes[0]), holes_of(frame, ok, labels)
     baseline = named_baseline(question.baseline, axes, groups) if question.baseline else None
     shared = [column for column in WORKLOAD if column not in {*axes, *follows}]
-    if question.allow_mismatch:
-        shared = ["suite"]
     grouped: dict[tuple[str, ...], list[Group]] = defaultdict(list)
     switches = switches_of([*groups, *holes])
     for group in groups:
@@ -265,7 +262,6 @@ def _workload(
             baseline,
             left_out,
             explicit=question.by is not None,
-            allow_mismatch=question.allow_mismatch,
             best_is_base=metric.by_loss,
         )
         comparisons += [comparison(axis, subject, other) for subject, other in pairs]

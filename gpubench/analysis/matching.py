@@ -56,14 +56,12 @@ def pairs_along(
     left_out: list[str],
     *,
     explicit: bool,
-    allow_mismatch: bool = False,
     best_is_base: bool = False,
 ) -> list[tuple[Group, Group]]:
     """Return (subject, other) for each value of `axis` and the baseline, where the rest of the key agrees.
 
-    With `allow_mismatch`, a group without a counterpart gets the most similar one of its suite and model. The
-    default baseline is the slowest value, so that ratios are gains; with `best_is_base` the best, so that they are
-    losses.
+    The default baseline is the slowest value, so that ratios are gains; with `best_is_base` the best, so that they
+    are losses.
     """
     values = list(dict.fromkeys(axis_value(group, axis) for group in groups))
     if len(values) < 2:
@@ -84,57 +82,18 @@ def pairs_along(
             alike = [c for members in bucket.values() for c in members]
             local = axis_value((min if best_is_base else max)(alike, key=lambda c: c.median), axis)
         if axis_value(group, axis) == local:
-            lone = len(bucket) == 1 and not (by_model or allow_mismatch)
+            lone = len(bucket) == 1 and not by_model
             if lone and (explicit or axis == "card"):
                 left_out.append(
                     f"{_case(group)}: not compared along {axis}, no other {axis} has a row of the same kind"
                 )
             continue
         partners = bucket.get(local, [])
-        if allow_mismatch and not partners:
-            partners = _most_alike(axis, group, [c for c in groups if axis_value(c, axis) == local])
         if partners:
             pairs.append((group, max(partners, key=lambda c: _closeness(axis, group, c))))
         elif explicit or axis == "card":
             left_out.append(f"{_case(group)}: {local} has no row of the same kind")
     return pairs
-
-
-def _most_alike(axis: str, group: Group, candidates: Sequence[Group]) -> list[Group]:
-    """Return the groups of its suite, model, card and precision class that differ in the fewest columns of the key."""
-    free = {axis, *FOLLOWS.get(axis, ())}
-    columns = [column for column in ("suite", "model", "card") if column not in free]
-
-    def required(c: Group) -> tuple[str, ...]:
-        return *texts_of(c, columns), "" if "precision" in free else str(c.precision in FULL)
-
-    alike = [c for c in candidates if required(c) == required(group)]
-    fewest = min((len(mismatch(axis, group, c)) for c in alike), default=0)
-    return [c for c in alike if len(mismatch(axis, group, c)) == fewest]
-
-
-def mismatch(axis: str, subject: Group, other: Group) -> list[str]:
-    """Return the columns of the key, beside the compared ones, in which two groups differ, with both values."""
-    free = {axis, *FOLLOWS.get(axis, ())}
-    if axis == "precision" and TWIN_POLICIES.get(subject.batch_policy) == other.batch_policy:
-        free.add("batch_policy")
-    if subject.mode != other.mode:
-        free.add("basis")
-    if subject.processes != other.processes:
-        free.add("nodes")
-    differences = []
-    for column in KEY:
-        first, second = text_of(subject.row[column]), text_of(other.row[column])
-        if column == "fixed_batch" and first != second:  # 0 where another policy chose the batch
-            first, second = text_of(subject.row["batch_size"]), text_of(other.row["batch_size"])
-        if column in free or first == second:
-            continue
-        if column == "params":
-            first_words, second_words = set(first.split()), set(second.split())
-            first, second = " ".join(sorted(first_words - second_words)), " ".join(sorted(second_words - first_words))
-        name = {"fixed_batch": "batch", "basis": "measured"}.get(column, column)
-        differences.append(f"{name} ({first or 'none'} / {second or 'none'})")
-    return differences
 
 
 def bucket_of(group: Group, axis: str) -> tuple[str, ...]:

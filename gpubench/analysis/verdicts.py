@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from gpubench.analysis import stats
 from gpubench.analysis.groups import CONFLICT, Group
-from gpubench.analysis.matching import FOLLOWS, axis_value, mismatch, other_stack
+from gpubench.analysis.matching import FOLLOWS, axis_value, other_stack
 from gpubench.analysis.specimens import unit_of, units_of
 
 CODE_AXES = {"gpubench", "commit", "suite_version", "suite_digest"}
@@ -29,7 +29,7 @@ class Comparison:
     verdict: str = ""
     notes: tuple[str, ...] = ()
     differing: tuple[str, ...] = ()
-    """Columns of the key and the stack that differ beside the axis."""
+    """Columns of the stack that differ beside the axis."""
     is_unlike: bool = False
     """Whether there is no verdict because of these, or of edited code."""
 
@@ -39,10 +39,9 @@ def comparison(axis: str, subject: Group, other: Group) -> Comparison:
     ratio = _ratio(axis, subject, other)
     notes = [_specimens_note(axis, subject, other)] if ratio.specimens else []
     notes += [OUT_OF_TURN] if out_of_turn(subject, other) else []
-    unlike = mismatch(axis, subject, other)
     differing = other_stack(axis, subject, other)
-    if unlike or differing:
-        notes.append(f"differs in {', '.join([*unlike, *differing])}")
+    if differing:
+        notes.append(f"differs in {', '.join(differing)}")
     notes += [f"another {c}" for c in ("cpu", "driver") if str(subject.row[c]) != str(other.row[c]) and c != axis]
     layouts = [str(side.row["memory_format"]) for side in (subject, other)]
     if all(layouts) and len(set(layouts)) > 1 and axis != "memory_format":
@@ -54,10 +53,7 @@ def comparison(axis: str, subject: Group, other: Group) -> Comparison:
         notes.append(_batch_note(subject, other))
     verdict = ""
     another_stack = bool(set(differing) - FOLLOWS.get(axis, set()))
-    is_unlike = bool(unlike) or another_stack or edited
-    if unlike:
-        verdict = "not alike"
-    elif another_stack:
+    if another_stack:
         verdict = f"{axis} + stack"
     elif edited:
         verdict = f"{axis} + code"
@@ -67,7 +63,8 @@ def comparison(axis: str, subject: Group, other: Group) -> Comparison:
         verdict, notes = "not judged", [*notes, f"{subject.measured} / {other.measured}"]
     names = axis_value(subject, axis), axis_value(other, axis)
     notes_shown = tuple(filter(None, notes))
-    return Comparison(axis, subject, other, *names, ratio, verdict, notes_shown, (*unlike, *differing), is_unlike)
+    is_unlike = another_stack or edited
+    return Comparison(axis, subject, other, *names, ratio, verdict, notes_shown, tuple(differing), is_unlike)
 
 
 def plain_comparison(subject: Group, plain: Group) -> Comparison:

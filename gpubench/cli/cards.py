@@ -76,7 +76,8 @@ def cards(
     names = list(data_sheets())
     chosen = options.cards_in(card or (), names)
     if len(chosen) != len(set(chosen)):
-        raise UserError("the same card twice; give different ones to compare them")
+        twice = next(name for name in chosen if chosen.count(name) > 1)
+        raise UserError(f"{twice} is named twice; name different cards to compare them")
     if len(chosen) == 1 and charts:
         raise UserError("--charts: for the ranking, or for two cards or more")
     if len(chosen) > 1 and relative_to:
@@ -86,21 +87,20 @@ def cards(
     classes = (precision,) if precision else options.DEFAULT_CLASSES
     reference = options.find_card(relative_to or REFERENCE, names)
     dollars = _prices(price, names) if price else None
-    if len(chosen) > 2:
-        answer, short = versus.several(chosen, classes, dollars)
-        tables = [short]
-    elif len(chosen) == 2:
+    if len(chosen) == 2:
         answer = versus.answer((chosen[0], chosen[1]), classes, dollars)
         tables = [versus.brief(details, every) for details in answer.sections[0].tables[1:]]
-    elif chosen:
+    elif len(chosen) == 1:
         answer = versus.one_card(chosen[0], reference, classes if precision else tuple(CLASSES))
         tables = list(answer.sections[0].tables)
     else:
-        ranked = ranking.rank(reference, classes, dollars)
-        answer = ranking.answer(ranked, ranked.well_known(ranking.MOST_DRAWN))
-        lines = ranked.lines if every else ranked.well_known()
-        tables = [ranking.short_table(ranked, lines)]
+        ranked = ranking.rank(chosen[-1] if chosen else reference, classes, dollars)
+        lines = ranked.lines if every or table != "terminal" else ranked.well_known()
+        answer = ranking.chosen(ranked.of(chosen)) if chosen else ranking.answer(ranked, lines)
+        tables = list(answer.sections[0].tables)
     _print(answer, table, tables, notes_first=0 < len(chosen) < 3)
+    if table == "terminal" and not chosen and not every:
+        say("All cards: --all. Two: gpubench cards RTX 4090 RTX 3090. Figures: --sources.")
     if charts:
         from gpubench.show.charts import draw
 

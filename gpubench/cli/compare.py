@@ -12,7 +12,6 @@ from gpubench.cli.options import (
     FORMATS,
     SHOWN,
     THEMES,
-    AllowMismatch,
     Baseline,
     By,
     Files,
@@ -73,7 +72,6 @@ def compare(
         typer.Option(metavar="NAMES", help="png, svg and pdf, joined by commas.", rich_help_panel=DRAWN),
     ] = "png,svg",
     theme: Theme = "light",
-    allow_mismatch: AllowMismatch = False,
     fail_on_slower: Annotated[
         str | None,
         typer.Option(
@@ -105,7 +103,7 @@ def compare(
         raise UserError("--fail-on-slower cannot judge accuracy")
     folder = all_charts or charts
     loaded = load_rows(files, keep=folder is not None)
-    compared = compare_rows(loaded, Question(by, baseline, allow_mismatch, metric, price, tuple(where or ())))
+    compared = compare_rows(loaded, Question(by, baseline, metric, price, tuple(where or ())))
     answer = answers.answer_to(compared, loaded, files=answers.count_files(files))
     answer = answers.only(answer, only) if only else answer
     say(*answer.problems, err=True)

@@ -24,7 +24,7 @@ def export(
         typer.Option(
             "--format",
             metavar="NAME",
-            help="benchstat, pyperf or dawnbench.",
+            help="benchstat or dawnbench.",
         ),
     ],
     out: Annotated[

@@ -107,12 +107,3 @@ Theme = Annotated[
         rich_help_panel=DRAWN,
     ),
 ]
-AllowMismatch = Annotated[
-    bool,
-    typer.Option(
-        "--allow-mismatch",
-        metavar=FLAG,
-        help="Also compare cases that differ in more than --by, without a verdict.",
-        rich_help_panel=SIDES,
-    ),
-]

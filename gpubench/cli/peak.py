@@ -7,17 +7,16 @@ import typer
 
 from gpubench.cli.options import Devices, Precisions
 from gpubench.errors import UserError
+from gpubench.printed import say
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from gpubench.hardware.environment import Device
     from gpubench.runner.measured_peaks import Peak
+    from gpubench.studies.section import Table, Value
 
 EXAMPLES = "Example: `gpubench peak` or `gpubench peak --device cuda:0 --precision fp32,tf32,fp16`"
 SOME_FAILED = 4
 """Exit code."""
-NUMBERS = ("TFLOP/s", "listed", "share", "matrix side", "GB/s", "listed GB/s", "us per call")
 
 
 def peak(
@@ -26,13 +25,12 @@ def peak(
     threads: Annotated[int, typer.Option(min=0, metavar="N", help="CPU threads; 0 is torch's default.")] = 0,
 ) -> int:
     """Measure the highest rate of this device, and store it for `run`. Exit code 4 if any measurement fails."""
-    from gpubench.console import Screen
+    from gpubench.show.terminal import table_lines
+    from gpubench.show.wrap import WIDTH
 
     peaks = list(measured(device, precision, threads))
-    console = Screen()
-    console.print(table(peaks))
-    for measured_device in {peak_device.device: peak_device for peak_device, _, _ in peaks}.values():
-        console.print(source(measured_device), markup=False, soft_wrap=True)
+    devices = {peak_device.device: peak_device for peak_device, _, _ in peaks}.values()
+    say(*table_lines(table(peaks), WIDTH), "", *map(source, devices))
     return SOME_FAILED if any(isinstance(result, str) for _, _, result in peaks) else 0
 
 
@@ -64,17 +62,22 @@ def measured(device_option: str, precision_option: str, threads: int) -> "Iterat
 
 
 def table(peaks: "list[tuple[Device, str, Peak | str]]") -> "Table":
-    """Return a table with a line for each device and precision, without columns that are empty."""
-    from rich.table import Table
+    """Return a table with a line for each device and precision."""
+    from gpubench.studies.section import Column, Table
 
-    lines = [_line(device, precision, result) for device, precision, result in peaks]
-    result = Table(box=None, pad_edge=False)
-    names = [name for name in lines[0] if any(line[name] for line in lines)]
-    for name in names:
-        result.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=name in NUMBERS)
-    for line in lines:
-        result.add_row(*(line[name] for name in names))
-    return result
+    columns = (
+        Column("device"),
+        Column("precision"),
+        Column("TFLOP/s", "x"),
+        Column("listed", "x"),
+        Column("share", "share", places=0),
+        Column("side", "count"),
+        Column("GB/s", "x"),
+        Column("listed GB/s", "x"),
+        Column("us per call", "x"),
+        Column("notes", note=True),
+    )
+    return Table("peaks", columns, tuple(_line(device, precision, result) for device, precision, result in peaks))
 
 
 def source(device: "Device") -> str:
@@ -86,19 +89,15 @@ def source(device: "Device") -> str:
     return f"{device.device} is {device.card}; {where}"
 
 
-def _line(device: "Device", precision: str, measured: "Peak | str") -> dict[str, str]:
+def _line(device: "Device", precision: str, measured: "Peak | str") -> "tuple[Value, ...]":
     from gpubench.studies import listed_peaks
 
     card = listed_peaks.find(device.card, device.memory_bytes)
-    listed = card.peak(precision) if card else None
-    line = {"device": device.device, "precision": precision} | dict.fromkeys(NUMBERS, "")
-    line["listed"] = f"{listed / 1e12:.4g}" if listed else ""
-    line["listed GB/s"] = f"{card.bytes_per_second / 1e9:.4g}" if card else ""
-    line["notes"] = measured if isinstance(measured, str) else ""
-    if not isinstance(measured, str):
-        line["TFLOP/s"] = f"{measured.flops_per_second / 1e12:.4g}"
-        line["share"] = f"{measured.flops_per_second / listed:.0%}" if listed else ""
-        line["matrix side"] = str(measured.side)
-        line["GB/s"] = f"{measured.bytes_per_second / 1e9:.4g}"
-        line["us per call"] = f"{measured.op_seconds * 1e6:.3g}"
-    return line
+    listed, bandwidth = (card.peak(precision), card.bytes_per_second / 1e9) if card else (None, None)
+    name, listed_tflops = (device.device, precision), listed / 1e12 if listed else None
+    if isinstance(measured, str):
+        return *name, None, listed_tflops, None, None, None, bandwidth, None, measured
+    share = measured.flops_per_second / listed if listed else None
+    tflops, copied = measured.flops_per_second / 1e12, measured.bytes_per_second / 1e9
+    call = measured.op_seconds * 1e6
+    return *name, tflops, listed_tflops, share, measured.side, copied, bandwidth, call, ""

@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING
 
 from gpubench.show.wrap import wrapped
 from gpubench.studies.cards.figures import published, short_name
-from gpubench.studies.cards.placing import KIND, LEAST_BATCH, MODEL, PIXELS, STUDY, are_comparable, expected_of
+from gpubench.studies.cards.placing import (
+    KIND,
+    MODEL,
+    NOT_RANKED,
+    PIXELS,
+    STUDY,
+    are_comparable,
+    expected_of,
+    expected_sentence,
+)
 from gpubench.studies.cards.ranking import WELL_KNOWN
 from gpubench.studies.cards.ratio import measured_cards
 from gpubench.studies.section import Bar, BarGroup, Bars
-from gpubench.studies.words import marked, times
+from gpubench.studies.words import gain, marked, times
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +28,6 @@ if TYPE_CHECKING:
 NEIGHBOURS = 2
 """Published cards that are shown above and below."""
 BAR_CHARACTERS = 32
-NOT_RANKED = f"Not ranked: needs mixed precision, a batch of {LEAST_BATCH} or more, channels last, and no marks."
 
 
 def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
@@ -79,19 +87,9 @@ def bar_lines(rates: dict[str, float], card: str) -> list[str]:
     lines = []
     for name, rate in rates.items():
         bar = "#" * max(1, round(BAR_CHARACTERS * rate / most))
-        note = "yours" if name == card else f"{rate / own:.2g}x"
+        note = "yours" if name == card else f"{gain(rate / own)}x"
         lines.append(f"  {name[:24]:<{min(width, 24)}}  {bar:<{BAR_CHARACTERS}} {rate:>7,.0f}  {note}")
     return lines
-
-
-def expected_sentence(card: str, rate: float) -> str:
-    """Return whether the rate agrees with the published figures of this card."""
-    expected = expected_of(card)
-    if expected is None:
-        return f"{card} is not in our data of published speeds."
-    word = "Below" if rate < expected.low else "Above" if rate > expected.high else "As"
-    sentence = f"{word} expected by published figures: {expected.low:,.0f} to {expected.high:,.0f} images/s"
-    return f"{sentence} (90% of workloads)."
 
 
 def bars_of(rates: dict[str, float], card: str, title: str, name: str, source: str) -> Bars:

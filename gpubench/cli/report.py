@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gpubench.cli.options import AllowMismatch, Baseline, By, Files, MetricName, Price, Where
+from gpubench.cli.options import Baseline, By, Files, MetricName, Price, Where
 from gpubench.printed import say
 
 EXAMPLES = "Example: `gpubench report results/*.csv -o report.html`"
@@ -23,14 +23,13 @@ def report(
     metric: MetricName = "seconds",
     price: Price = None,
     where: Where = None,
-    allow_mismatch: AllowMismatch = False,
 ) -> None:
     """Write one HTML file that opens offline: tables, charts, the trials behind each verdict, and the rows."""
     from gpubench.analysis.compare import Question
     from gpubench.show.page import write
     from gpubench.studies.answer import answer
 
-    question = Question(by, baseline, allow_mismatch, metric, price, tuple(where or ()))
+    question = Question(by, baseline, metric, price, tuple(where or ()))
     say(write(answer(files, question, keep=True), out or _unused(Path("report.html"))))
 
 

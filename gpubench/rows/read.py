@@ -6,13 +6,13 @@ Good rows are used whatever the others are. Neighbouring files are read at once;
 import csv
 import io
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import accumulate, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
@@ -50,6 +50,21 @@ class Loaded:
     def _ends(self) -> list[int]:
         return list(accumulate(len(source.numbers) for source in self.sources))
 
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.frame)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield each row as a dict by column."""
+        names = list(map(str, self.frame))
+        return (dict(zip(names, values, strict=True)) for values in self.frame.itertuples(index=False, name=None))
+
+    def __getitem__(self, wanted: "str | pd.Series[bool]") -> "pd.Series[Any] | Loaded":
+        """Return a column, or the rows at which a column of bools is true."""
+        if isinstance(wanted, str):
+            return self.frame[wanted]
+        return replace(self, frame=self.frame[wanted])
+
     def __repr__(self) -> str:
         """Return how many rows there are of what."""
         suites, cards = (", ".join(map(shown, self.frame[name].unique()[:4])) for name in ("suite", "card"))
@@ -61,10 +76,10 @@ class Loaded:
 
     def table(self, rows: Iterable[int] | None = None) -> bytes:
         """Return the CSV of the rows at these places of the frame's index, or of all, as it was; needs `keep`."""
-        wanted = None if rows is None else set(rows)
+        wanted = set(self.frame.index if rows is None else rows)
         out, first = [",".join(COLUMNS).encode()], 0
         for source in self.sources:
-            lines = [line for at, line in enumerate(source.lines, start=first) if wanted is None or at in wanted]
+            lines = [line for at, line in enumerate(source.lines, start=first) if at in wanted]
             out += lines if source.names == COLUMNS else [_in_our_columns(source.names, line) for line in lines]
             first += len(source.lines)
         return b"\n".join(out) + b"\n"

@@ -1,7 +1,7 @@
 """Finds, checks or downloads the data and pretrained weights of a run before its first trial."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -27,12 +27,34 @@ def find_data(recipes: Sequence[ModelRecipe], options: Options, console: Console
     """Return the data of each suite by its name; prints what is missing and downloads it."""
     data_of_suites: dict[str, Data] = {}
     for recipe in recipes:
-        name, suite = recipe.suite.name, recipe.suite.suite
-        data = data_of_suites[name] if name in data_of_suites else _data_of(suite, options, console)
-        if suite.check and data.folder:
-            suite.check(recipe.params, data.folder, data.name)
-        data_of_suites[name] = data
+        name = recipe.suite.name
+        if name not in data_of_suites:
+            data_of_suites[name] = _data_of(recipe.suite.suite, options, console)
     return data_of_suites
+
+
+def suited(
+    recipes: Sequence[ModelRecipe], data: Mapping[str, Data], options: Options, device_kind: str, console: Console
+) -> list[ModelRecipe]:
+    """Return the recipes, in a quick run with the parameters that suit data and device; prints each and its reason.
+
+    Raises UserError if a trial would fail on its data.
+    """
+    changed_recipes, told = [], set[str]()
+    for recipe in recipes:
+        suite, of_suite = recipe.suite.suite, data[recipe.suite.name]
+        if suite.suited and options.mode == "quick":
+            texts = suite.suited(recipe.params, device_kind, of_suite.name)
+            texts = {name: text for name, text in texts.items() if name not in options.settings}
+            told |= {f"{name}={text}: {why}" for name, (text, why) in texts.items()}
+            values = {name: suite.params[name].parse(name, text) for name, (text, _) in texts.items()}
+            recipe = replace(recipe, params={**recipe.params, **values})
+        if suite.check and of_suite.folder:
+            suite.check(recipe.params, of_suite.folder, of_suite.name)
+        changed_recipes.append(recipe)
+    for line in sorted(told):
+        console.print(line, markup=False, soft_wrap=True)
+    return changed_recipes
 
 
 def _data_of(suite: Suite, options: Options, console: Console) -> Data:

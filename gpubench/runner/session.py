@@ -17,7 +17,7 @@ from gpubench.hardware.state import CardState
 from gpubench.hardware.telemetry import CardReader
 from gpubench.rows.params import params_text
 from gpubench.runner.cases import cases_of, choose_precisions, recipes_of
-from gpubench.runner.data import Data, find_data, find_weights
+from gpubench.runner.data import Data, find_data, find_weights, suited
 from gpubench.runner.devices import check_processes, choose_devices
 from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite
@@ -78,6 +78,7 @@ def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.Tor
     path = _out_file(options, loaded, devices)
     environment = env.environment_of(facts)
     data = find_data(recipes, options, console)
+    recipes = suited(recipes, data, options, devices[0].kind, console)
     weights = find_weights(recipes, options, console)
     names = {suite: suite_data.name for suite, suite_data in data.items()}
     cases = cases_of(recipes, options, devices, names, weights, environment.cpu_count)

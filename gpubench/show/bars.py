@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import re
 import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,8 +25,6 @@ Span = tuple[BarGroup, float, float]
 """A group, and its upper and lower end, in bars from the top."""
 GAP = 0.08
 """Distance between a bar and its text, in inches."""
-MORE = re.compile(r"And (\d+) more( before the last)?$")
-"""The part of a foot with the number of bars that are left out."""
 AXIS = 0.3
 """Height of the numbers along an axis, in inches."""
 
@@ -80,8 +77,12 @@ class _Row:
         return -math.inf if self.bar.value is None else max(self.bar.value, *(self.bar.interval or (self.bar.value,)))
 
 
-def figure_of(chart: Bars, width: float, *, framed: bool) -> "Figure":
-    """Return the chart drawn in the current style. With a frame the last groups are left out if they do not fit."""
+def figure_of(chart: Bars, width: float, *, framed: bool, whole: Bars | None = None) -> "Figure":
+    """Return the chart drawn in the current style. With a frame the last groups are left out if they do not fit.
+
+    `whole` is the chart with all groups.
+    """
+    whole = whole or chart
     edge, listed = EDGE if framed else INSET, _listed(chart)
     rows, spans = _layout(chart, width, listed=listed)
     labels = [row.bar.name for row in rows] if listed else [group.name for group in chart.groups]
@@ -102,8 +103,8 @@ def figure_of(chart: Bars, width: float, *, framed: bool) -> "Figure":
     if spans[-1][2] * ROW[0] > room:
         rows, spans = _layout(chart, width, listed=listed, crowded=True)
     height = spans[-1][2]
-    if framed and height * NARROW > room and (fewer := shortened(chart, room / NARROW)) != chart:
-        return figure_of(fewer, width, framed=framed)
+    if framed and height * NARROW > room and (fewer := shortened(whole, room / NARROW)) != chart:
+        return figure_of(fewer, width, framed=framed, whole=whole)
     row_height = min(room / height, ROW[1])
     top = sheet.top + 0.4 * (room - row_height * height)
     plot = _Plot(sheet, chart, scale, top, row_height)
@@ -134,11 +135,8 @@ def shortened(chart: Bars, most: float) -> Bars:
     if not more:
         return chart
     where = " before the last" if len(kept) > 1 else ""
-    earlier = MORE.search(chart.foot)
-    foot = MORE.sub("", chart.foot).rstrip(". ")
-    more += int(earlier[1]) if earlier else 0
     groups = (*kept, *(group for group in chart.groups if group.strong))
-    return replace(chart, groups=groups, foot=f"{foot}{'. ' * bool(foot)}And {more} more{where}")
+    return replace(chart, groups=groups, foot=f"{chart.foot}{'. ' * bool(chart.foot)}And {more} more{where}")
 
 
 def _weight(group: BarGroup) -> str:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpubench.errors import UserError
-from gpubench.show import bars, lines
+from gpubench.show import bars
 from gpubench.show.sheet import SIZE
 from gpubench.show.style import save, style
-from gpubench.studies.section import Answer, Bar, Bars, Chart, Lines, Result, Section
+from gpubench.studies.section import Answer, Bar, Bars, Result, Section
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +47,7 @@ def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], the
     return [*paths, f"Not drawn: {more} more, of {', '.join(suites)}. All: --all-charts DIR{one}."]
 
 
-def _chosen(answer: Answer, *, every: bool) -> list[Chart]:
+def _chosen(answer: Answer, *, every: bool) -> list[Bars]:
     """Return the charts of the first results, or those of the sections if results have none; or `every` chart."""
     charts = [chart for result in answer.results for chart in result.charts] if every else first_charts(answer.results)
     if every or not charts:
@@ -55,32 +55,31 @@ def _chosen(answer: Answer, *, every: bool) -> list[Chart]:
     return worth_drawing(charts)
 
 
-def first_charts(results: Sequence[Result]) -> list[Chart]:
+def first_charts(results: Sequence[Result]) -> list[Bars]:
     """Return the charts of the first results that have some, without those that repeat another."""
     charts = [kept for result in results if (kept := [c for c in worth_drawing(result.charts) if not _repeats(c)])]
     return list(itertools.chain.from_iterable(charts[:FINDINGS]))
 
 
-def _repeats(chart: Chart) -> bool:
+def _repeats(chart: Bars) -> bool:
     """Return whether it has only ratios without intervals: the chart of both sides has them as text."""
-    if not isinstance(chart, Bars) or chart.reference is None:
-        return False
-    return not any(bar.interval for group in chart.groups for bar in group.bars)
+    intervals = [bar.interval for group in chart.groups for bar in group.bars if bar.interval]
+    return chart.reference is not None and not intervals
 
 
-def charts_of(section: Section) -> list[Chart]:
+def charts_of(section: Section) -> list[Bars]:
     """Return the charts of a section's first results, and its own unless one of a result has the same cases."""
     charts = first_charts(section.results)
     cases = {chart.cases for chart in charts} - {frozenset()}
     return worth_drawing([*charts, *(chart for chart in section.charts if chart.cases not in cases)])
 
 
-def worth_drawing(charts: Sequence[Chart]) -> list[Chart]:
+def worth_drawing(charts: Sequence[Bars]) -> list[Bars]:
     """Return the charts that show more than one figure, without duplicates."""
-    return list({chart.name: chart for chart in charts if _figures(chart) > 1}.values())
+    return list({chart.name: chart for chart in charts if len(bars.values_of(chart)) > 1}.values())
 
 
-def dated(chart: Chart, answer: Answer) -> Chart:
+def dated(chart: Bars, answer: Answer) -> Bars:
     """Return the chart with the dates of its rows in its foot, where they have them."""
     days = days_of(csv.DictReader(io.StringIO(answer.table(chart.cases).decode())))
     return replace(chart, foot="; ".join(filter(None, [chart.foot.rstrip(". "), days])))
@@ -92,37 +91,22 @@ def days_of(rows: Iterable[Mapping[str, str]]) -> str:
     return " to ".join(dict.fromkeys([days[0], days[-1]])) if days else ""
 
 
-def _figures(chart: Chart) -> int:
-    """Return the number of figures in a chart."""
-    if isinstance(chart, Bars):
-        return len(bars.values_of(chart))
-    return sum(len(line.points) for line in chart.lines if not line.of)
-
-
-def figure_of(chart: Chart, *, width: float = SIZE[0], framed: bool = True) -> "Figure":
+def figure_of(chart: Bars, *, width: float = SIZE[0], framed: bool = True) -> "Figure":
     """Return the chart in the current style; `framed`: with title, subtitle and foot, at least as high as SIZE."""
-    chart = drawn(chart)
-    if isinstance(chart, Bars):
-        return bars.figure_of(chart, width, framed=framed)
-    return lines.figure_of(chart, width, framed=framed)
+    return bars.figure_of(_prepared(chart) if framed else drawn(chart), width, framed=framed)
 
 
-def drawn(chart: Chart) -> Chart:
-    """Return the chart as it is drawn: in the best unit of time, and without lines or bars that are too many."""
-    if isinstance(chart, Lines):
-        names = [line.name for line in chart.lines if not line.of]
-        kept = tuple(line for line in chart.lines if (line.of or line.name) in names[: lines.MOST])
-        return replace(chart, lines=kept, foot=_foot(chart, len(names) - lines.MOST))
+def drawn(chart: Bars) -> Bars:
+    """Return the chart as a page shows it: in the best unit of time, and without bars that are too many."""
+    return bars.shortened(_prepared(chart), MOST_BARS)
+
+
+def _prepared(chart: Bars) -> Bars:
     if chart.unit == "s" and chart.reference is None:
         chart = _in_unit(chart)
     if bars.logarithmic(chart):
         chart = replace(chart, subtitle=f"{chart.subtitle}; logarithmic axis")
-    return bars.shortened(replace(chart, foot=_foot(chart, 0)), MOST_BARS)
-
-
-def _foot(chart: Chart, more: int) -> str:
-    """Return the foot of a chart, with the number of lines or bars that are left out."""
-    return ". ".join(filter(None, [chart.foot.rstrip(". "), f"And {more} more" if more > 0 else ""]))
+    return replace(chart, foot=chart.foot.rstrip(". "))
 
 
 def _in_unit(chart: Bars) -> Bars:

@@ -1,9 +1,9 @@
-"""Writes rows with status `ok` for benchstat, pyperf and DAWNBench. The command `export` calls it."""
+"""Writes rows with status `ok` for benchstat and DAWNBench. The command `export` calls it."""
 
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,11 @@ DAWN_TOP5 = 0.93
 def export(paths: list[Path], format_name: str, out: Path | None) -> list[str]:
     """Write the rows with status `ok` in another tool's format to `out`; return lines to print.
 
-    DAWNBench has two files per trial, so `out` must be a folder. For other formats it is a file; without it the lines
-    are the text of that file. Raises UserError if no row fits, or `out` cannot be written.
+    DAWNBench has two files per trial, so `out` must be a folder. For benchstat it is a file; without it the lines are
+    the text of that file. Raises UserError if no row fits, or `out` cannot be written.
     """
-    names = [*FORMATS, "dawnbench"]
-    if format_name not in names:
-        raise UserError(f"--format {format_name}: choose one of {', '.join(names)}")
+    if format_name not in {"benchstat", "dawnbench"}:
+        raise UserError(f"--format {format_name}: choose benchstat or dawnbench")
     loaded = plausible(load(paths))
     frame = loaded.frame[loaded.frame["status"] == "ok"]
     if frame.empty:
@@ -43,7 +42,7 @@ def export(paths: list[Path], format_name: str, out: Path | None) -> list[str]:
             if out is None:
                 raise UserError("--format dawnbench writes two files per trial: add --out FOLDER")
             return _dawnbench(frame, out)
-        text = FORMATS[format_name](frame)
+        text = benchstat(frame)
         if out is None:
             return [text.rstrip("\n")]
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -106,34 +105,6 @@ def benchstat(frame: Frame) -> str:
             if shown:
                 lines.append(f"Benchmark{name} 1 {shown}")
     return "\n".join(lines) + "\n"
-
-
-def pyperf(frame: Frame) -> str:
-    """Return pyperf's JSON: a benchmark per case, a run per trial, the seconds of the whole training as its value."""
-    facts = ("card", "device", "driver", "torch", "cuda", "cudnn", "params", "data", "mode", "measured", "source")
-    benchmarks: list[dict[str, Any]] = []
-    for row, rows in _cases(frame[frame["seconds"] > 0]):
-        name = " ".join(str(row[key]) for key in ("suite", "model", "precision", "card"))
-        metadata: dict[str, Any] = {f"gpubench_{key}": str(row[key]) for key in facts if row[key]}
-        metadata |= {"name": name, "unit": "second", "loops": 1}
-        metadata |= {"batch_size": batch} if (batch := _plain(row["batch_size"])) is not None else {}
-        metadata |= {"python_version": row["python"]} if row["python"] else {}
-        runs = []
-        for trial in rows.to_dict("records"):
-            about = {"gpubench_trial": _plain(trial["trial"])} if trial["trial"] == trial["trial"] else {}
-            if trial["started"]:
-                about["date"] = trial["started"][:19].replace("T", " ")
-            runs.append({"metadata": about, "values": [trial["seconds"]]})
-        benchmarks.append({"metadata": metadata, "runs": runs})
-    if not benchmarks:
-        raise UserError("no row has seconds, which pyperf needs")
-    seen: dict[str, int] = {}
-    for benchmark in benchmarks:  # pyperf needs unique names
-        name = str(benchmark["metadata"]["name"])
-        seen[name] = seen.get(name, 0) + 1
-        if seen[name] > 1:
-            benchmark["metadata"]["name"] = f"{name} ({seen[name]})"
-    return json.dumps({"version": "1.0", "benchmarks": benchmarks}, indent=1) + "\n"
 
 
 def _dawnbench(frame: Frame, folder: Path) -> list[str]:
@@ -210,6 +181,3 @@ def _epochs_tsv(text: str) -> str:
         if top5 >= DAWN_TOP5:
             break
     return "\n".join(tsv) + "\n"
-
-
-FORMATS: dict[str, Callable[[Frame], str]] = {"benchstat": benchstat, "pyperf": pyperf}

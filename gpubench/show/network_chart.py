@@ -7,7 +7,7 @@ from gpubench.errors import UserError
 from gpubench.show.network import Block, NetworkSummary, Points, blocks_of, moves, shape_text
 from gpubench.show.sheet import EDGE, SIZE, SMALL, Sheet, palette, setting, sheet_of
 from gpubench.show.style import fitted, plain_numbers, style, wide, wrapped
-from gpubench.studies.section import Lines
+from gpubench.studies.section import Bars
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,15 +43,8 @@ def save(network: NetworkSummary, file: Path) -> None:
 def figure_of(network: NetworkSummary) -> "Figure":
     """Return the picture in the current style."""
     foot = "Orange: a residual shortcut, with what computes on it"
-    chart = Lines(
-        "",
-        network.title,
-        f"{network.headline}. Blue: share of these FLOPs",
-        (),
-        "",
-        "",
-        foot=foot * any(layer.block for layer in network.layers),
-    )
+    foot *= any(layer.block for layer in network.layers)
+    chart = Bars("", network.title, f"{network.headline}. Blue: share of these FLOPs", (), foot=foot)
     sheet = sheet_of(chart, SIZE[0], (), 2.8, framed=True)
     _draw_blocks(sheet, network)
     _draw_schedule(sheet, network)
@@ -136,7 +129,7 @@ def _draw_curve(sheet: Sheet, points: Points, top: float, bottom: float, right: 
     if min(values) < 0.6 * max(values) or not moves(points):
         axes.set_ylim(0, 1.08 * max(values) or 1.0)
     for axis in (axes.xaxis, axes.yaxis):
-        plain_numbers(axis, 0)
+        plain_numbers(axis)
     if bottom - top < LOW:
         axes.locator_params(axis="y", nbins=3, steps=[1, 2, 5, 10])
     return axes

@@ -20,7 +20,7 @@ from gpubench.rows.row import DIGEST
 from gpubench.show.charts import charts_of, dated, days_of, drawn, figure_of, first_charts
 from gpubench.show.html import grid_of, rendered
 from gpubench.show.style import BLUE, INK, style
-from gpubench.studies.section import Answer, Chart, Section, Table
+from gpubench.studies.section import Answer, Bars, Section, Table
 from gpubench.studies.words import listed, read_of
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _linked_rows(table: bytes) -> tuple[bytes, bool]:
 
 
 def _section(
-    answer: Answer, number: int, section: Section, looks: dict[str, str], charts: Sequence[Chart]
+    answer: Answer, number: int, section: Section, looks: dict[str, str], charts: Sequence[Bars]
 ) -> dict[str, Any]:
     """Return a section with its tables and these charts, as the template needs them."""
     head, *settings = SETTING.split(section.title)
@@ -150,7 +150,7 @@ def _has_several(table: Table) -> bool:
     return any(isinstance(value, tuple) and len(value) > 1 for line in table.lines for value in line)
 
 
-def inline(charts: Sequence[Chart], prefix: str, looks: dict[str, str]) -> "list[tuple[Chart, Markup]]":
+def inline(charts: Sequence[Bars], prefix: str, looks: dict[str, str]) -> "list[tuple[Bars, Markup]]":
     """Return each chart with its picture as SVG, drawn in the current style, which must be `page`.
 
     Styles become CSS classes, which are added to `looks`; ids begin with `prefix`, so they are unique on the page.

@@ -1,11 +1,11 @@
-"""An empty chart with title, subtitle, key and foot, drawn on in inches. `bars`, `lines` and `network_chart` use it."""
+"""An empty chart with title, subtitle, key and foot, drawn on in inches. `bars` and `network_chart` use it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpubench.show.style import fitted, wide, wrapped
-from gpubench.studies.section import Chart
+from gpubench.studies.section import Bars
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,7 +86,7 @@ def palette() -> list[str]:
     return list(setting("axes.prop_cycle").by_key()["color"])
 
 
-def sheet_of(chart: Chart, width: float, keys: Sequence[Key], needed: float, *, framed: bool) -> Sheet:
+def sheet_of(chart: Bars, width: float, keys: Sequence[Key], needed: float, *, framed: bool) -> Sheet:
     """Return a sheet with the texts of the chart; `framed`: of SIZE, else with `needed` inches of height to draw on."""
     from matplotlib.figure import Figure
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 # Okabe and Ito (2008): distinct with any colour vision.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#808080")
-MARKERS = "osD^vPX*"
 FONT = "DejaVu Sans"
 STYLE = {
     "font.family": FONT,
@@ -102,9 +101,9 @@ def wrapped(text: str, inches: float, size: float, most: int, weight: str = "nor
     return [fitted(line, inches, size, weight) for line in lines if line]
 
 
-def plain_numbers(axis: "Axis", base: int) -> None:
-    """Label an axis with few numbers, without powers; `base` is that of a logarithmic axis, 0 of a linear one."""
-    axis.set_major_locator(locator(*axis.get_view_interval(), base))
+def plain_numbers(axis: "Axis") -> None:
+    """Label an axis with few numbers, without powers."""
+    axis.set_major_locator(locator(*axis.get_view_interval(), 0))
     axis.set_major_formatter(lambda value, _: f"{value:,.12g}")
 
 

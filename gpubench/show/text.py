@@ -10,7 +10,7 @@ from gpubench.rows.read import shown
 from gpubench.rows.spreadsheet import csv_text
 from gpubench.show.numbers import interval_text, text_of
 from gpubench.show.terminal import cells_of, legend
-from gpubench.studies.section import Answer, Bars, Chart, Estimate, Result, Section, Table, flat
+from gpubench.studies.section import Answer, Estimate, Result, Section, Table, flat
 from gpubench.studies.words import read_of
 
 JSON_VERSION = 2
@@ -51,7 +51,7 @@ def _section(section: Section) -> dict[str, Any]:
         **{name: getattr(section, name) for name in ("study", "suite", "title", "notes", "recipe", "left_out")},
         "results": [result.sentence for result in section.results],
         "tables": [_table(table) for table in section.tables],
-        "charts": [_chart(chart) for chart in section.charts],
+        "charts": [{"name": chart.name, "title": chart.title} for chart in section.charts],
     }
 
 
@@ -66,11 +66,6 @@ def _table(table: Table) -> dict[str, Any]:
         "columns": columns,
         "lines": [[_plain(value) for value in line] for line in table.lines],
     }
-
-
-def _chart(chart: Chart) -> dict[str, Any]:
-    """Return the name, kind and title of a chart, as JSON has it."""
-    return {"name": chart.name, "kind": "bars" if isinstance(chart, Bars) else "lines", "title": chart.title}
 
 
 def _plain(value: Any) -> Any:

@@ -1,9 +1,7 @@
 """Ablations: the speedup of each change over the plain pipeline of its session, and the figure that explains it."""
 
-import math
 from collections.abc import Iterator, Sequence
 
-from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared, Workload
 from gpubench.analysis.groups import Group
 from gpubench.analysis.matching import PLAIN
@@ -87,7 +85,8 @@ def _table(changes: Sequence[Comparison], workload: Workload, metric: Metric) ->
     lines: list[tuple[Value, ...]] = []
     for c in changes:
         gain, change, plain = metric.gain_of(c.ratio), c.subject, c.other
-        note = verdict_in_words(c) if metric.name == "seconds" else "; ".join(c.notes)
+        slow = metric.name == "seconds" and c.verdict != "faster"
+        note = "; ".join(filter(None, [*c.notes, _evidence(change, plain) if slow else ""]))
         lines.append(
             (
                 *(c.subject_name, Estimate(gain.value, gain.low, gain.high), metric.word_of(c.verdict), gain.p),
@@ -130,22 +129,6 @@ def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
     )
 
 
-def verdict_in_words(c: Comparison) -> str:
-    """Return the verdict in words; if the change was not faster, with the figure that explains it."""
-    saved = c.subject.peak_memory_bytes / (c.other.peak_memory_bytes or math.nan)
-    verdict = {
-        "faster": "faster",
-        "slower": "slower",
-        "same": "no difference",
-        "undecided": "undecided; use more trials",
-    }.get(c.verdict, c.verdict)
-    if c.verdict == "faster":
-        return verdict
-    if saved < 1 - stats.MINIMUM_EFFECT:
-        verdict += f", with {1 - saved:.0%} less memory"
-    return f"{verdict}: {_evidence(c.subject, c.other)}"
-
-
 def _evidence(change: Group, plain: Group) -> str:
     """Return the figure that changed most between the two, of those that usually explain a difference."""
     if change.processes != plain.processes:
@@ -156,14 +139,12 @@ def _evidence(change: Group, plain: Group) -> str:
         resident = [_rate(group.number("resident_samples_per_second")) for group in (change, plain)]
         return f"{resident[0]} against {resident[1]} samples/s on a resident batch, in {change.precision}"
     if abs(change.epochs - plain.epochs) > 0:  # both known
-        return f"epochs {change.epochs:.0f} against {plain.epochs:.0f}"
+        return ""  # in the columns
     waits = [group.number("loader_wait") for group in (change, plain)]
     checks = [group.number("valid_seconds") for group in (change, plain)]
-    share = checks[1] / plain.median
     if abs(checks[0] - checks[1]) / plain.median > abs(waits[0] - waits[1]):
-        return f"valid_seconds {checks[0]:.2f} against {checks[1]:.2f}, {share:.0%} of the plain run"
-    cores = f"; the same {plain.number('cpu_count'):.0f} CPUs load and train" if plain.device == "cpu" else ""
-    return f"loader_wait is {waits[0]:.0%} of the laps, and was {waits[1]:.0%}{cores}"
+        return f"valid_seconds {checks[0]:.2f} against {checks[1]:.2f}"
+    return f"loader_wait is {waits[0]:.0%} of the laps, and was {waits[1]:.0%}"
 
 
 def _rate(value: float) -> str:

@@ -11,7 +11,7 @@ from gpubench.errors import UserError
 from gpubench.rows.params import params_of
 from gpubench.rows.read import Loaded
 from gpubench.studies import ablation, batch, buyer, goals, ladder, pairs, roofline, scaling, stages, words
-from gpubench.studies.section import Answer, Bars, Chart, Result, Section, Table, Value, in_order
+from gpubench.studies.section import Answer, Bars, Result, Section, Table, Value, in_order
 
 STUDIES: dict[str, Callable[[Compared], Iterator[Section]]] = {
     "pairs": pairs.sections,
@@ -170,7 +170,7 @@ def _told(result: Result, settings: tuple[str, ...], names: Counter[str]) -> Res
     return replace(known, basis=words.basis(known), charts=tuple(_named(chart, names, slug) for chart in charts))
 
 
-def _named(chart: Chart, names: Counter[str], settings: str = "") -> Chart:
+def _named(chart: Bars, names: Counter[str], settings: str = "") -> Bars:
     """Return the chart with a unique name: its settings go before the last word; repeated names are numbered."""
     if settings:
         name, _, kind = chart.name.rpartition("-")
@@ -245,10 +245,5 @@ def _cards_in(table: Table) -> Iterator[str]:
     yield from (str(line[n]) for line in table.lines for n in at)
 
 
-def _shows(chart: Chart, card: str) -> bool:
-    names = (
-        [bar.name for group in chart.groups for bar in group.bars]
-        if isinstance(chart, Bars)
-        else [line.name for line in chart.lines]
-    )
-    return any(card in name.lower() for name in names)
+def _shows(chart: Bars, card: str) -> bool:
+    return any(card in bar.name.lower() for group in chart.groups for bar in group.bars)

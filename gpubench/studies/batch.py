@@ -18,7 +18,7 @@ from gpubench.rows.params import params_of, params_without
 from gpubench.rows.table import BROKEN, number
 from gpubench.studies import words
 from gpubench.studies.cases import behind
-from gpubench.studies.section import Column, Line, Lines, Point, Result, Section, Table
+from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table
 from gpubench.suite.trial import TRAINED
 
 NOT_CHOSEN = {"", "0", "0.0"}
@@ -81,17 +81,15 @@ def _of_curves(workload: Workload, curves: list[tuple[Group, RateByBatch]]) -> S
     )
     suite, title = workload.groups[0].suite, f"{words.title_of(workload.groups)}; rate by batch"
     cases = behind(group for group, _ in curves)
-    chart = Lines(
+    chart = Bars(
         words.slug(title),
         f"{suite}: the rate grows with the batch",
-        f"Training samples per second by batch; {title}",
+        f"Training samples per second by batch; higher is better; {title}",
         tuple(
-            Line(name, tuple(Point(batch, rate) for batch, (rate, _) in curve.items()))
+            BarGroup(name, tuple(Bar(f"batch {batch:,}", rate) for batch, (rate, _) in curve.items()))
             for name, (_, curve) in zip(names, curves, strict=True)
         ),
-        "batch",
         "samples/s",
-        log_x=2,
         foot=words.origin([group for group, _ in curves]),
         cases=cases,
     )
@@ -231,15 +229,15 @@ def _accuracy_section(
     sizes = [s for line in lines.values() for s in line]
     marks = words.marked(sum((s.marks for s in sizes), Counter[str]()), sum(s.trials for s in sizes), "runs ")
     where = words.listed(map(words.data_name, sorted(data)))
-    measure = f"Accuracy on {where} in percent by samples per step; higher is better"
-    chart = Lines(
+    measure = f"Accuracy on {where} by samples per step; higher is better"
+    chart = Bars(
         words.slug(f"{suite} accuracy by batch"),
         f"{suite}: accuracy as the batch grows",
         "; ".join([measure, *marks]),
-        tuple(Line(name, tuple(Point(s.batch, 100 * s.accuracy) for s in line)) for name, line in lines.items()),
-        "samples per step",
-        "accuracy, %",
-        log_x=2,
+        tuple(
+            BarGroup(name, tuple(Bar(f"batch {_named(s)}", s.accuracy) for s in line)) for name, line in lines.items()
+        ),
+        "share",
         foot="; ".join([words.listed(sorted(map(short, cards))), *([f"torch {torch}"] if torch else [])]),
         cases=cases,
     )

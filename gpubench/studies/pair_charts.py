@@ -11,13 +11,13 @@ from gpubench.analysis.groups import Group
 from gpubench.analysis.metrics import Metric
 from gpubench.studies import words
 from gpubench.studies.cases import behind, estimate, interval_of, policy_text
-from gpubench.studies.section import Bar, BarGroup, Bars, Chart, Estimate, Part, Result
+from gpubench.studies.section import Bar, BarGroup, Bars, Estimate, Part, Result
 
 PARTS = ("train_", "valid_")
 """How the names of parameters begin that train or validate on a part of the data."""
 
 
-def pictures(result: Result, groups: Sequence[Group]) -> tuple[Chart, ...]:
+def pictures(result: Result, groups: Sequence[Group]) -> tuple[Bars, ...]:
     """Return two charts: seconds of both sides, and speedups with their intervals."""
     stem = words.slug(f"{result.suite} {result.subject} over {result.baseline} {result.where}")
     bar_groups = [
@@ -92,7 +92,7 @@ def _recipe(result: Result, groups: Sequence[Group]) -> str:
     return ", ".join([f"{count:.0f} epoch{'s' * (count != 1)} of {words.data_name(data.pop())}", *part])
 
 
-def charts_of(workload: Workload, compared: Compared) -> Iterator[Chart]:
+def charts_of(workload: Workload, compared: Compared) -> Iterator[Bars]:
     """Yield the chart of all cases."""
     if not workload.groups:
         return

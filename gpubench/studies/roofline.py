@@ -12,9 +12,9 @@ from gpubench.analysis.groups import Group
 from gpubench.analysis.stats import MINIMUM_EFFECT
 from gpubench.analysis.verdicts import Comparison
 from gpubench.studies import words
-from gpubench.studies.bound import OVER, Bound, bound_of, peaks_used, why_not_faster
+from gpubench.studies.bound import OVER, Bound, bound_of, why_not_faster
 from gpubench.studies.cases import behind
-from gpubench.studies.section import BOUND, Column, Line, Lines, Point, Result, Section, Table
+from gpubench.studies.section import BOUND, Column, Result, Section, Table
 from gpubench.suite.precisions import FULL
 
 
@@ -27,15 +27,13 @@ def sections(compared: Compared) -> Iterator[Section]:
         notes = (*_not_faster(workload), *_unknown(unknown))
         if not (known or notes):
             continue
-        groups = [group for group, _ in known]
         yield Section(
             "roofline",
             workload.groups[0].suite,
             f"{words.title_of(workload.groups)}; bottlenecks",
             tuple(_results(known)),
             (_table(known),) if known else (),
-            tuple(_charts(groups)),
-            notes,
+            notes=notes,
             recipe=words.recipe_of(workload.groups),
             cases=behind(workload.groups),
         )
@@ -129,45 +127,5 @@ def _not_faster(workload: Workload) -> Iterator[str]:
 def _is_slow_mixed(c: Comparison) -> bool:
     """Return whether a 16-bit precision is not faster than fp32, without caveats."""
     mixed = c.axis == "precision" and c.other_name == "fp32" and c.subject_name not in FULL
-    certain = c.verdict not in {"undecided", "not alike", "not judged"} and not (c.subject.marks or c.other.marks)
+    certain = c.verdict not in {"undecided", "not judged"} and not (c.subject.marks or c.other.marks)
     return mixed and certain and c.ratio.value * (1 + MINIMUM_EFFECT) > 1
-
-
-def _charts(groups: Sequence[Group]) -> Iterator[Lines]:
-    """Yield a chart of FLOP/s by FLOPs per byte, with the roof of each card and precision."""
-    columns = ("flops_per_sample", "bytes_per_sample", "samples_per_second")
-    counted = [group for group in groups if all(group.number(name) > 0 for name in columns)]
-    kinds: dict[str, list[Group]] = defaultdict(list)
-    for group in counted:
-        kinds[f"{group.precision} on {group.label}"].append(group)
-    points = {id(group): _point(group) for group in counted}
-    xs = [point.x for point in points.values()]
-    lines = []
-    for kind, members in kinds.items():
-        lines.append(Line(kind, tuple(points[id(group)] for group in members), "points"))
-        if roof := next(filter(None, map(_roof, members)), None):
-            ridge = roof[0] / roof[1]
-            ends = sorted({min(*xs, ridge) / 4, ridge, max(*xs, ridge) * 4})
-            ceiling = tuple(Point(x, min(roof[0], roof[1] * x) / 1e12) for x in ends)
-            lines.append(Line(f"roof of {kind}", ceiling, "dashed", of=kind))
-    if any(line.style == "dashed" for line in lines):
-        suite = counted[0].suite
-        cases = behind(counted)
-        yield Lines(
-            words.slug(f"{words.title_of(counted)} roofline"), f"{suite}: rate and roofline",
-            "TFLOP/s by FLOP per byte; dashed: the measured peak", tuple(lines),
-            "FLOP/byte", "TFLOP/s", 10, 10, foot=words.origin(counted), cases=cases,
-        )  # fmt: skip
-
-
-def _roof(group: Group) -> tuple[float, float] | None:
-    """Return the FLOP/s and bytes/s that `gpubench peak` measured, or None."""
-    peak, bandwidth = group.number("measured_peak_flops"), group.number("measured_bandwidth_bytes_per_second")
-    return (peak, bandwidth) if peak > 0 and bandwidth > 0 else None
-
-
-def _point(group: Group) -> Point:
-    """Return the FLOP/byte and TFLOP/s of one device."""
-    flops = group.number("flops_per_sample")
-    rate = group.samples_per_second / peaks_used(group.row)
-    return Point(flops / group.number("bytes_per_sample"), flops * rate / 1e12, text=group.model)

@@ -1,16 +1,16 @@
-"""Scaling: speedup by number of processes, predictions for more processes, and times of all-reduces."""
+"""Scaling: speedup and efficiency by number of processes, and times of all-reduces."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpubench.analysis.compare import Compared
 from gpubench.analysis.groups import short, text_of
-from gpubench.analysis.scaling import Curve, Fit, Sums, curves_of, sums_of
-from gpubench.analysis.time_to_goal import GoalCurve, goal_curves_of
+from gpubench.analysis.scaling import Curve, Point, Sums, curves_of, sums_of
+from gpubench.analysis.time_to_goal import GoalCurve, Reach, goal_curves_of
 from gpubench.rows.alike import SPECIMEN, STACK
 from gpubench.studies import words
 from gpubench.studies.cases import known
-from gpubench.studies.section import Column, Line, Lines, Point, Result, Section, Table
+from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table
 
 
 def sections(compared: Compared) -> Iterator[Section]:
@@ -51,21 +51,21 @@ def _curve_title(curve: Curve) -> str:
 
 
 def _of_curves(suite: str, curves: Sequence[Curve], titles: Sequence[str]) -> Section:
-    notes = [f"{title}: {note}" for curve, title in zip(curves, titles, strict=True) if (note := _fit_note(curve.fit))]
     cases = frozenset[int]().union(*(curve.cases for curve in curves))
     results = tuple(_result(curve, title) for curve, title in zip(curves, titles, strict=True))
     tables = tuple(_curve_table(curve, title) for curve, title in zip(curves, titles, strict=True))
     said = results[0].said if len(results) == 1 else f"{suite}: scaling over processes"
-    charts = (_curve_chart(curves, titles, said, cases),)
-    return Section(
-        "scaling", suite, f"{suite}: scaling over processes", results, tables, charts, tuple(notes), cases=cases
-    )
+    points = {title: curve.points for curve, title in zip(curves, titles, strict=True)}
+    foot = "; ".join(dict.fromkeys(f"torch {curve.known['torch']}" for curve in curves))
+    subtitle = "Share of perfect scaling by processes"
+    chart = _efficiency_chart(f"{suite} scaling efficiency", said, subtitle, points, cases, foot)
+    title = f"{suite}: scaling over processes"
+    return Section("scaling", suite, title, results, tables, (chart,), cases=cases)
 
 
 def _result(curve: Curve, title: str) -> Result:
     """Return the result of the most processes over the fewest, by rate."""
-    measured = [point for point in curve.points if not point.model]
-    first, last = measured[0], measured[-1]
+    first, last = curve.points[0], curve.points[-1]
     gain, model = last.rate / first.rate, str(curve.known["model"])
     card = short(str(curve.known["card"]))
     said = f"{last.processes} processes train {words.times(gain)} as fast as {first.processes} on {words.name(card)}"
@@ -91,42 +91,25 @@ def _curve_table(curve: Curve, title: str) -> Table:
         Column("samples/s", "samples/s", "higher"),
         Column(f"efficiency over {curve.base}", "share", "higher"),
         Column("trials", "count"),
-        Column("kind"),
     )
-    lines = [
-        (p.processes, p.rate, p.efficiency, p.trials or None, "predicted" if p.model else "measured")
-        for p in curve.points
-    ]
-    return Table(title, columns, tuple(lines))
+    return Table(title, columns, tuple((p.processes, p.rate, p.efficiency, p.trials) for p in curve.points))
 
 
-def _fit_note(fit: Fit) -> str:
-    """Return the fitted model in words; empty if it does not fit what was measured."""
-    if not fit.is_worth_saying:
-        return ""
-    worth = ", ".join(f"off by up to {error:.0%} on {what}, held out" for what, error in fit.errors.items()) or fit.note
-    return f"model: alpha {fit.alpha:.3g} s per message, beta {fit.beta:.3g} s per byte ({worth})"
-
-
-def _curve_chart(curves: Sequence[Curve], titles: Sequence[str], said: str, cases: frozenset[int]) -> Lines:
-    """Return the chart of efficiency by processes; predictions are dotted, with their band."""
-    counts = sorted({point.processes for curve in curves for point in curve.points})
-    ticks = tuple((float(count), str(count)) for count in counts)
-    lines = []
-    for curve, title in zip(curves, titles, strict=True):
-        measured = [point for point in curve.points if not point.model]
-        predicted = [measured[-1], *(point for point in curve.points if point.model)]
-        lines.append(Line(title, tuple(Point(p.processes, p.efficiency) for p in measured)))
-        if len(predicted) > 1:
-            band = 1 + curve.fit.band
-            guess = [Point(p.processes, p.efficiency, p.efficiency / band, p.efficiency * band) for p in predicted]
-            lines.append(Line(f"prediction of {title}", tuple(guess), "dotted", of=title))
-    subtitle = f"Share of perfect scaling by processes{'; dotted: predicted' * (len(lines) > len(curves))}"
-    foot = "; ".join(dict.fromkeys(f"torch {curve.known['torch']}" for curve in curves))
-    return Lines(
-        f"{words.slug(str(curves[0].known['suite']))}-scaling-efficiency", said, subtitle, tuple(lines), "processes",
-        "share of perfect scaling", 2, 0, 1.0, ticks, foot, cases,
-    )  # fmt: skip
+def _efficiency_chart(
+    name: str,
+    said: str,
+    subtitle: str,
+    curves: Mapping[str, Sequence[Point | Reach]],
+    cases: frozenset[int],
+    foot: str = "",
+) -> Bars:
+    """Return the chart of efficiency by number of processes, a group of bars per curve."""
+    bar_groups = (
+        BarGroup(title, tuple(Bar(f"{point.processes} processes", point.efficiency) for point in points))
+        for title, points in curves.items()
+    )
+    return Bars(words.slug(name), said, f"{subtitle}; higher is better", tuple(bar_groups), "share", foot=foot,
+                cases=cases)  # fmt: skip
 
 
 def _of_goal(curve: GoalCurve) -> Section:
@@ -160,6 +143,10 @@ def _soonest(curve: GoalCurve, card: str) -> Result:
     gain = first.seconds / last.seconds
     said = f"{last.processes} processes reach the goal {words.times(gain)} as soon as {first.processes}"
     said += f" on {words.name(card)}: scaling efficiency {last.efficiency:.0%}"
+    name, subtitle = (
+        f"{curve.known['suite']} goal efficiency",
+        "Share of perfect scaling to the goal, as published",
+    )
     return Result(
         kind="scaling",
         suite=str(curve.known["suite"]),
@@ -172,21 +159,10 @@ def _soonest(curve: GoalCurve, card: str) -> Result:
         origin=f"to the goal, efficiency {last.efficiency:.0%}",
         place=card,
         differences=("published", *(["schedules differ"] if curve.recipes > 1 else [])),
-        charts=(_goal_chart(curve, said, card),),
+        charts=(_efficiency_chart(name, said, subtitle, {card: curve.points}, curve.cases),),
         cases=curve.cases,
         source="; ".join(curve.sources),
     )
-
-
-def _goal_chart(curve: GoalCurve, said: str, name: str) -> Lines:
-    """Return the chart of efficiency by processes."""
-    ticks = tuple((float(point.processes), str(point.processes)) for point in curve.points)
-    points = tuple(Point(p.processes, p.efficiency, text=f"{p.efficiency:.0%}") for p in curve.points)
-    return Lines(
-        words.slug(f"{curve.known['suite']} goal efficiency"), said,
-        "Share of perfect scaling in time to the goal by processes, as published", (Line(name, points),), "processes",
-        "share of perfect scaling", 2, 0, 1.0, ticks, cases=curve.cases,
-    )  # fmt: skip
 
 
 def _sums_title(sums: Sums) -> str:
@@ -216,12 +192,6 @@ def _of_sums(sums: Sums, title: str) -> Section:
         )
         for line in best
     ]
-    notes = []
-    for name, fit in sums.fits.items():
-        if said := _fit_note(fit):
-            notes.append(f"{name}: {said}")
-        else:
-            notes.append(f"{name}: no fit by latency and bandwidth")
     largest = max(best, key=lambda line: line.busbw)
     count, speed = largest.processes, f"{largest.busbw:.3g} GB/s"
     result = Result(
@@ -242,33 +212,5 @@ def _of_sums(sums: Sums, title: str) -> Section:
         title,
         (result,),
         (Table("all-reduces", columns, tuple(lines)),),
-        (_busbw_chart(sums, title, result.said),),
-        tuple(notes),
-        cases=sums.cases,
-    )
-
-
-def _busbw_chart(sums: Sums, title: str, said: str) -> Lines:
-    """Return the chart of bus bandwidth by message size, a line per algorithm and number of processes."""
-    lines = []
-    for name in dict.fromkeys(line.algorithm for line in sums.lines):
-        for count in sorted({line.processes for line in sums.lines}):
-            messages = [
-                line for line in sums.lines if (line.algorithm, line.processes, line.what) == (name, count, "message")
-            ]
-            points = sorted((line.bytes, line.busbw) for line in messages)
-            if points:
-                lines.append(Line(f"{name}, {count} processes", tuple(Point(x, y) for x, y in points)))
-    subtitle = f"Bus bandwidth by size of the message; {title}"
-    return Lines(
-        words.slug(title),
-        said,
-        subtitle,
-        tuple(lines),
-        "bytes summed",
-        "GB/s",
-        2,
-        10,
-        foot="",
         cases=sums.cases,
     )

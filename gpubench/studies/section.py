@@ -142,52 +142,6 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class Point:
-    """A point with its interval and label."""
-
-    x: float
-    y: float
-    low: float | None = None
-    high: float | None = None
-    text: str = ""
-
-
-@dataclass(frozen=True)
-class Line:
-    """Points joined in order, unless `style` is `points`."""
-
-    name: str
-    points: tuple[Point, ...]
-    style: Literal["solid", "dashed", "dotted", "points"] = "solid"
-    of: str = ""
-    """Name of the line whose colour it shares."""
-
-
-@dataclass(frozen=True)
-class Lines:
-    """A chart with two number axes."""
-
-    name: str
-    title: str
-    subtitle: str
-    lines: tuple[Line, ...]
-    x: str
-    y: str
-    log_x: int = 0
-    """Base of a logarithmic axis; 0: linear."""
-    log_y: int = 0
-    reference: float | None = None
-    """Value of a horizontal line."""
-    ticks: tuple[tuple[float, str], ...] = ()
-    """Positions and labels on the x axis; empty: numbers."""
-    foot: str = ""
-    cases: frozenset[int] = frozenset()
-
-
-Chart = Bars | Lines
-
-
-@dataclass(frozen=True)
 class Part:
     """One model of a result."""
 
@@ -246,7 +200,7 @@ class Result:
     """Whether its figures are projected from a sample."""
     parts: tuple[Part, ...] = ()
     """The result of each model."""
-    charts: tuple[Chart, ...] = ()
+    charts: tuple[Bars, ...] = ()
     """Charts of both sides and of the ratios."""
     cases: frozenset[int] = frozenset()
     """Numbers of the cases that it compares."""
@@ -304,7 +258,7 @@ class Section:
     results: tuple[Result, ...] = ()
     """Results in the order of `in_order`; empty if nothing is compared."""
     tables: tuple[Table, ...] = ()
-    charts: tuple[Chart, ...] = ()
+    charts: tuple[Bars, ...] = ()
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     recipe: str = ""

@@ -149,6 +149,9 @@ class Suite:
     """Given params, the data's folder and the data's name in rows, raises UserError if a trial would fail on them.
     Called after the download of the data and before any training; not called for synthetic data. Must not import
     torch."""
+    suited: Callable[[Mapping[str, ParamValue], str, str], Mapping[str, tuple[str, str]]] | None = None
+    """Given params, the kind of device and the data's name in rows: values for --set that suit these better than the
+    defaults, by parameter, each with its reason. `--quick` uses them, unless the user set others."""
     refuse: Callable[..., str] | None = None
     """Given a Case, why it cannot run (its row is `unsupported`), or an empty string. Must not import torch."""
     precisions: Mapping[str, str] = field(default_factory=dict)

@@ -27,12 +27,27 @@ CPU_PIXELS = 2**21
 """Most pixels in a step on a CPU, for which ResNet-50's activations take about 4 GB."""
 
 
+def suited(params: Mapping[str, ParamValue], device_kind: str, data: str) -> dict[str, tuple[str, str]]:
+    """Return a smaller schedule for a CPU, and the original images where resized copies are missing."""
+    values = {}
+    if device_kind == "cpu":
+        values["phases"] = ("tiny", "a small schedule, because steps of the full one are a card's")
+        params = {**params, "phases": read("tiny")}
+    if data != "synthetic" and missing_copies(params, data):
+        values["copies"] = ("false", "reads the original images; resized copies, which are faster, were not made")
+    return values
+
+
+def missing_copies(params: Mapping[str, ParamValue], data: str) -> list[int]:
+    """Return the sizes of the copies that the schedule reads, if any of them were not made."""
+    sizes = sorted({phase.copies for phase in schedule_in(params).phases if phase.copies and params["copies"]})
+    folders = [images.copies_folder(datasets.cache_folder(), data, size) for size in sizes]
+    return [] if all(map(images.copies_are_whole, folders)) else sizes
+
+
 def check(params: Mapping[str, ParamValue], folder: Path, data: str) -> None:
     """Raise UserError if the copies that the schedule reads were not made."""
-    if not params["copies"]:
-        return
-    sizes = sorted({phase.copies for phase in schedule_in(params).phases if phase.copies})
-    if not all(images.copies_are_whole(images.copies_folder(datasets.cache_folder(), data, size)) for size in sizes):
+    if sizes := missing_copies(params, data):
         raise UserError(
             f"{folder}: this schedule reads resized copies; make them once with"
             f" `gpubench data prepare imagenet --sizes {','.join(map(str, sizes))} --data {folder}`, or read originals"
@@ -101,5 +116,6 @@ SUITE = Suite(
     train_samples=lambda params: min(int(params["train_images"]) or TRAIN_IMAGES, TRAIN_IMAGES),
     data=("imagenet",),
     check=check,
+    suited=suited,
     refuse=refuse,
 )

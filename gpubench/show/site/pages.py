@@ -11,16 +11,15 @@ from gpubench.show.site import tables
 from gpubench.show.site.addresses import Addresses, addresses
 from gpubench.show.style import style
 from gpubench.studies import answer as answers
-from gpubench.studies.cards.figures import CLASSES
 from gpubench.studies.cards.ranking import MOST_DRAWN, RankedCard, Ranking, headline, rank_sentence
 from gpubench.studies.cards.ranking import chart as chart_of
-from gpubench.studies.cards.ratio import ratio_of
+from gpubench.studies.cards.ratio import published_speeds
 from gpubench.studies.ranked_cases import Contents, RankedCase
-from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Result
+from gpubench.studies.section import Answer, Result
 from gpubench.studies.words import gain, read_of, times
 
 NEIGHBOURS = 3
-"""Number of cards before and after a card, beside which its page shows it."""
+"""Number of cards before and after a card, to which its page links."""
 PREVIEW = "preview.png"
 """File of the picture that other sites show beside a link."""
 
@@ -128,17 +127,13 @@ def _card(contents: Contents, card: str, to: Addresses, evidence: Mapping[int, t
     rows |= {(row.file, row.line): row for row in contents.rows if row.card == card}
     measured = {row.facts["case"] for row in rows.values()}
     results = [result for result in contents.answer.results if not measured.isdisjoint(result.cases)]
-    lead, looks = _lead(contents.ranking, card), dict[str, str]()
+    lead = _lead(contents.ranking, card)
     near = _neighbours(contents.ranking, card)
-    with style("page"):
-        charts = inline([_beside(contents.ranking, card, near)] if near else [], "beside", looks)
     return rendered(
         "card.html",
-        rules_of(looks),
         title=f"{card}: gpubench",
         description=lead,
         preview=preview,
-        charts=charts,
         others=[
             (line.card, to.card(line.card), _times_as_fast(contents, card, line)) for line in near if line.card != card
         ],
@@ -168,21 +163,7 @@ def _neighbours(ranking: Ranking, card: str) -> Sequence[RankedCard]:
     return ranking.ranked[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]
 
 
-def _beside(ranking: Ranking, card: str, lines: Sequence[RankedCard]) -> Bars:
-    """Return a chart of these cards, with one of them in colour."""
-    kind = ranking.classes[0]
-    ratios = [(line.card, line.ratios[kind]) for line in lines]
-    return Bars(
-        "beside",
-        f"{card} beside the cards next to it",
-        f"Times as fast as {ranking.reference} in {CLASSES[kind]}, with the interval of 90% of workloads",
-        tuple(BarGroup(name, (Bar(name, ratio.value, (ratio.low, ratio.high)),)) for name, ratio in ratios),
-        "ratio",
-        winner=card,
-    )
-
-
 def _times_as_fast(contents: Contents, card: str, other: RankedCard) -> str:
     """Return how many times as fast a card is as another, with the interval of 90% of workloads, in words."""
-    ratio = ratio_of(contents.published.groups, card, other.card, contents.ranking.classes[0])
+    ratio = published_speeds(contents.ranking.classes[0]).ratio(card, other.card)
     return f"{times(ratio.value)} as fast ({gain(ratio.low)} to {gain(ratio.high)})"

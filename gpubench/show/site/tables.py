@@ -112,16 +112,14 @@ def ranking(ranked: Ranking, to: Addresses) -> Grid:
         figures = to.card(line.card, "published")
         cells = [cell_of(line.card, columns[0], to.card(line.card))]
         for kind, column in zip(ranked.classes, columns[1:], strict=False):
-            cells.append(_ratio(line.ratios.get(kind), column, figures, most))
+            cells.append(_ratio(line.ratios[kind], column, figures, most))
         cells.append(cell_of(line.figures, columns[-1], figures))
         lines.append(HtmlLine(cells, filters={"card": line.card}))
     return Grid("published", "Speed relative to the reference card, by published figures", columns, lines)
 
 
-def _ratio(ratio: SpeedRatio | None, column: Column, href: str, most: float) -> HtmlCell:
+def _ratio(ratio: SpeedRatio, column: Column, href: str, most: float) -> HtmlCell:
     """Return the cell of a ratio, with a bar relative to the largest ratio `most`."""
-    if ratio is None:
-        return cell_of(None, column)
     if ratio.low == ratio.high:  # the reference card itself
         return cell_of(ratio.value, column, href, bar=(round(100 * ratio.value / most),))
     ends = [min(100, round(100 * end / most)) for end in (ratio.value, ratio.low, ratio.high)]

@@ -1,6 +1,7 @@
 """Finds the cards that a user names. `gpubench cards` calls it."""
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from gpubench.analysis.metrics import did_you_mean, means, words_of
 from gpubench.errors import UserError
@@ -15,30 +16,47 @@ MORE_WORDS = {"H100 80GB HBM3": "SXM SXM5"}
 """Words that users add to a card's name."""
 
 
-class UnknownCardError(UserError):
-    """No card, or several, have the given name; `hint` names similar ones."""
+MOST_NAMED = 5
+"""Most names that an error lists."""
 
-    def __init__(self, text: str, hint: str) -> None:
-        super().__init__(f"{text}: not in our data{hint} (gpubench cards --all)")
-        self.hint = hint
+
+class UnknownCardError(UserError):
+    """No card, or several, have the given name."""
 
 
 def cards_in(texts: Sequence[str], cards: Sequence[str]) -> list[str]:
     """Return the cards that these words name, one after the other: `RTX 4090 RTX 3090` needs no quotes.
 
-    Raises UserError for words that name none.
+    A text with a blank in it, given in quotes, is one name. Raises UserError for words that name none.
     """
-    words = " ".join(texts).split()
-    unknown = []
-    for end in range(len(words), 0, -1):
-        if len(set(words[:end])) == end:
-            try:
-                return [find_card(" ".join(words[:end]), cards), *cards_in(words[end:], cards)]
-            except UnknownCardError as error:
-                unknown.append(error)
-    if not unknown:
+    chosen = []
+    for is_quoted, group in groupby(texts, key=lambda text: " " in text.strip()):
+        names = list(group)
+        chosen += [find_card(name, cards) for name in names] if is_quoted else _cards_in_words(names, cards)
+    return chosen
+
+
+def _cards_in_words(words: Sequence[str], cards: Sequence[str]) -> list[str]:
+    """Return the cards that the words name: the longest name first."""
+    if not words:
         return []
-    raise UnknownCardError(" ".join(words), next((error.hint for error in unknown if error.hint), ""))
+    rest_unknown = None
+    for end in range(len(words), 0, -1):
+        if len(set(words[:end])) < end:
+            continue  # a repeated word belongs to the next name
+        try:
+            card = find_card(" ".join(words[:end]), cards)
+        except UnknownCardError:
+            continue
+        try:
+            return [card, *_cards_in_words(words[end:], cards)]
+        except UnknownCardError as error:
+            rest_unknown = rest_unknown or error
+    if rest_unknown:
+        raise rest_unknown
+    numbered = next((at for at, word in enumerate(words, start=1) if any(map(str.isdigit, word))), len(words))
+    find_card(" ".join(words[:numbered]), cards)  # raises the error of the first name
+    raise UnknownCardError(f"{' '.join(words)}: no card of our data (gpubench cards --all)")
 
 
 def find_card(text: str, cards: Sequence[str]) -> str:
@@ -52,13 +70,16 @@ def find_card(text: str, cards: Sequence[str]) -> str:
         if prefix + _letters_and_digits(wanted) in names:
             return names[prefix + _letters_and_digits(wanted)]
     long_names = {card: f"{card} {MORE_WORDS.get(card, '')}" for card in cards}
-    with_words = [card for card in cards if words_of(wanted) and words_of(wanted) <= words_of(long_names[card])]
-    matches = [card for card in with_words if means(wanted, long_names[card])]
-    if len(matches) == 1 and len(with_words) == 1:
-        return matches[0]
+    alike = [card for card in cards if words_of(wanted) and words_of(wanted) <= words_of(long_names[card])]
+    if len(alike) == 1 and means(wanted, long_names[alike[0]]):
+        return alike[0]
     squashed = _letters_and_digits(wanted)
-    similar = with_words or [card for name, card in names.items() if len(wanted) > 1 and squashed in name]
-    raise UnknownCardError(text, f"; there is {listed(sorted(similar))}" if similar else did_you_mean(text, cards))
+    alike = sorted(alike or [card for name, card in names.items() if len(squashed) > 1 and squashed in name])
+    if not alike:
+        raise UnknownCardError(f"{text}: no card of our data{did_you_mean(text, cards)} (gpubench cards --all)")
+    more = f" and {len(alike) - MOST_NAMED} more" if len(alike) > MOST_NAMED else ""
+    named = ", ".join(alike[:MOST_NAMED]) if more else listed(alike)
+    raise UnknownCardError(f"{text}: give more of the name; there is {named}{more} (gpubench cards --all)")
 
 
 def _letters_and_digits(name: str) -> str:

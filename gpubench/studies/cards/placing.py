@@ -4,14 +4,14 @@ The anchor is timm's published figure of one card. The expected rate of another 
 the two cards.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 import pandas as pd
 
 from gpubench.rows.params import params_of
 from gpubench.studies.cards.figures import CLASS_OF, Figure, data_sheets, published, read_figures, short_name
-from gpubench.studies.cards.ratio import SpeedRatio, measured_cards, ratio_of
+from gpubench.studies.cards.ratio import SpeedRatio, Speeds, measured_cards
 from gpubench.studies.section import Estimate
 from gpubench.studies.words import times
 
@@ -22,16 +22,37 @@ ANCHOR = ("huggingface/pytorch-image-models", "resnet50-train-224", "pytorch 1.1
 KIND, FAMILY = "half", "convolution"
 LEAST_BATCH = 64
 """Published figures use batches that fill the memory; a smaller batch is slower."""
-REQUIREMENTS = (
-    f"needs unmarked trials of a run without --quick, of {MODEL} on 224 pixels in half precision, on one card, with a"
-    f" batch of {LEAST_BATCH} or more; docs/comparing.md"
+NOT_RANKED = (
+    f"Not ranked: needs unmarked trials of {MODEL} on {PIXELS} pixels in mixed precision, channels last, on one card,"
+    f" with a batch of {LEAST_BATCH} or more."
 )
 
 
 def reference_sentences(rows: pd.DataFrame) -> list[str]:
-    """Return a sentence for each card, precision and batch: its ratio to the reference, or why it is unranked."""
-    cards = _rows_of_study(rows).groupby(["card", "device"], sort=False)
-    return [sentence for _, card_rows in cards for sentence in _card_sentences(card_rows)]
+    """Return a sentence for each card, precision and batch: its ratio to the reference, or why it is not ranked."""
+    sentences = []
+    for (card, device), card_rows in _rows_of_study(rows).groupby(["card", "device"], sort=False):
+        comparable = card_rows[are_comparable(card_rows)]
+        if device == "cpu":
+            sentences.append(f"{card} is a CPU; CPUs are not ranked.")
+        elif comparable.empty:
+            sentences.append(f"{card}: {NOT_RANKED}")
+        for (_, batch), trials in comparable.groupby(["precision", "batch_size"], sort=False):
+            rate, base = float(trials["samples_per_second"].median()), anchor()
+            said = f"{card} with a batch of {batch:.0f} trains {MODEL} at {rate:,.0f} images/s"
+            said += f", {times(rate / base.speed)} as fast as an {base.card} (timm: {base.figure:,.0f})"
+            sentences.append(f"{said}. {expected_sentence(short_name(str(card)), rate)}")
+    return sentences
+
+
+def expected_sentence(card: str, rate: float) -> str:
+    """Return whether the rate agrees with the published figures of this card."""
+    expected = expected_of(card)
+    if expected is None:
+        return f"{card} is not in our data of published speeds."
+    word = "Below" if rate < expected.low else "Above" if rate > expected.high else "As"
+    sentence = f"{word} expected by published figures: {expected.low:,.0f} to {expected.high:,.0f} images/s"
+    return f"{sentence} (90% of workloads)."
 
 
 def expected_rate(trials: pd.DataFrame) -> Estimate | None:
@@ -73,20 +94,6 @@ def _is_comparable(row: "pd.Series[Any]", modes: Collection[str]) -> bool:
     )
 
 
-def _card_sentences(rows: pd.DataFrame) -> Iterator[str]:
-    """Yield the sentences about the rows of one card."""
-    card = str(rows["card"].iloc[0])
-    if (rows["device"] == "cpu").any():
-        yield f"{card} is a CPU; CPUs are not ranked."
-        return
-    comparable = rows[are_comparable(rows)]
-    if comparable.empty:
-        yield f"{card} is unranked: no comparable run ({REQUIREMENTS})."
-    for _, trials in comparable.groupby(["precision", "batch_size"], sort=False):
-        rate, batch = float(trials["samples_per_second"].median()), int(trials["batch_size"].iloc[0])
-        yield _reference_sentence(card, rate, batch)
-
-
 def anchor() -> Figure:
     """Return timm's figure."""
     return next(
@@ -104,20 +111,4 @@ def reference_ratio(card: str) -> SpeedRatio | None:
     groups = [group for group in published().groups if group.family == FAMILY]
     if card not in measured_cards(groups)[KIND] or card not in data_sheets():
         return None
-    return ratio_of(groups, card, anchor().card, KIND)
-
-
-def _reference_sentence(card: str, rate: float, batch: int) -> str:
-    """Return the rate of a card relative to the anchor, and whether it agrees with the card's published figures."""
-    base = anchor()
-    start = (
-        f"{card} with a batch of {batch} trains {MODEL} at {rate:,.0f} images/s, {times(rate / base.speed)} as fast as"
-        f" an {base.card} (timm: {base.figure:,.0f})"
-    )
-    expected = expected_of(short_name(card))
-    if expected is None:
-        return f"{start}. This card has no published figure in half precision."
-    verdict = (
-        "like" if expected.low <= rate <= expected.high else "faster than" if rate > expected.high else "slower than"
-    )
-    return f"{start}, {verdict} its reference: {expected.low:,.0f} to {expected.high:,.0f} (90% of workloads)."
+    return Speeds(groups, KIND).ratio(card, anchor().card)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from gpubench.studies.cards import REFERENCE
 from gpubench.studies.cards.figures import CLASSES, TF32_NOTE, data_sheets, published
 from gpubench.studies.cards.options import DEFAULT_CLASSES
-from gpubench.studies.cards.ratio import SpeedRatio, measured_cards, ratio_of
+from gpubench.studies.cards.ratio import SpeedRatio, measured_cards, published_speeds
 from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Column, Section, Table, Value
-from gpubench.studies.words import gain, times
+from gpubench.studies.words import times
 
 WELL_KNOWN = (
     "A100-SXM4-80GB", "H100 80GB HBM3", "B200", "L40S", "RTX 5090", "RTX 4090", "RTX 3090", "V100-SXM2-16GB",
@@ -27,10 +27,11 @@ class RankedCard:
 
     card: str
     ratios: Mapping[str, SpeedRatio]
-    """Speed relative to the reference, by class; without classes in which the card has no figure, unless it has none
-    at all."""
+    """Speed relative to the reference, by class."""
+    is_measured: bool
+    """Whether it has a published figure in the first class; else it is estimated from its data sheet."""
     figures: int
-    """Number of its published figures; 0: not in our data, estimated from its data sheet."""
+    """Number of its published figures."""
     dollars: float | None
     """Per hour."""
     per_dollar: SpeedRatio | None
@@ -58,8 +59,8 @@ class Ranking:
 
     @property
     def ranked(self) -> tuple[RankedCard, ...]:
-        """Return the measured cards with a figure in the first class."""
-        return tuple(line for line in self.lines if line.figures and self.classes[0] in line.ratios)
+        """Return the cards with a figure in the first class."""
+        return tuple(line for line in self.lines if line.is_measured)
 
     @property
     def best(self) -> RankedCard:
@@ -72,53 +73,57 @@ def rank(
     classes: Sequence[str] = DEFAULT_CLASSES,
     dollars: Mapping[str, float] | None = None,
 ) -> Ranking:
-    """Return all cards by their speed in the first class: measured ones, and those with a data sheet alone.
+    """Return all cards by their speed in the first class.
 
     `dollars`: per hour, by card.
     """
-    groups = published().groups
-    measured, figures = measured_cards(groups), Counter[str]()
-    for group in groups:
-        figures[group.card] += len(group.figures)
+    groups, first = published().groups, classes[0]
+    measured, figures = measured_cards(groups)[first], Counter(figure.card for figure in published().used)
     dollars = dollars or {}
     lines = []
     for card in data_sheets():
-        kinds = [kind for kind in classes if not figures[card] or card in measured[kind] or card == reference]
-        ratios = {kind: ratio_of(groups, card, reference, kind) for kind in kinds}
-        hourly, speed = dollars.get(card), ratios.get(classes[0])
+        ratios = {kind: published_speeds(kind).ratio(card, reference) for kind in classes}
+        hourly = dollars.get(card)
         share = dollars[reference] / hourly if hourly and reference in dollars else None
-        per_dollar = speed.scaled(share) if speed and share else None
-        if ratios:
-            lines.append(RankedCard(card, ratios, figures[card], hourly, per_dollar))
-
-    def speed_of(line: RankedCard) -> tuple[bool, float]:
-        ratio = line.ratios.get(classes[0])
-        return ratio is not None, ratio.value if ratio else next(iter(line.ratios.values())).value
-
-    lines.sort(key=speed_of, reverse=True)
-    sources = len({group.source for group in groups})
-    return Ranking(tuple(lines), reference, tuple(classes), figures.total(), sources)
+        per_dollar = ratios[first].scaled(share) if share else None
+        lines.append(RankedCard(card, ratios, card in measured, figures[card], hourly, per_dollar))
+    lines.sort(key=lambda line: line.ratios[first].value, reverse=True)
+    return Ranking(tuple(lines), reference, tuple(classes), figures.total(), len({group.source for group in groups}))
 
 
-def answer(ranking: Ranking, drawn: Sequence[RankedCard]) -> Answer:
-    """Return the headline, the table of all cards, a chart of the `drawn` ones, and notes."""
-    title, charts = f"speed relative to {ranking.reference}", [chart(ranking, drawn)]
-    return answer_with(headline(ranking), title, [full_table(ranking)], notes(ranking), charts=charts)
+def answer(ranking: Ranking, lines: Sequence[RankedCard]) -> Answer:
+    """Return the headline, the table of these lines, the chart of the best known cards, and notes."""
+    title, charts = f"speed relative to {ranking.reference}", [chart(ranking, ranking.well_known(MOST_DRAWN))]
+    return answer_with(headline(ranking), title, [table(ranking, lines)], notes(ranking), charts=charts)
 
 
-def full_table(ranking: Ranking) -> Table:
-    """Return the table with all columns."""
-    columns = [Column("card")]
-    columns += [Column(kind, "ratio", "higher", level=90) for kind in ranking.classes]
-    columns += [Column("figures", "count"), Column("year"), Column("memory", "GB"), Column("watts", "W")]
-    columns += [Column("dollars an hour", "dollars"), Column("per dollar", "ratio", "higher", level=90)]
+def chosen(ranking: Ranking) -> Answer:
+    """Return the answer about a few cards relative to the reference: all of them are in the table and the chart."""
+    first = ranking.lines[0]
+    kind, ratio = next(iter(first.ratios.items()))
+    said = f"The fastest of {len(ranking.lines)} cards in {CLASSES[kind]}: {first.card}"
+    if first.card != ranking.reference:
+        said += f", {times(ratio.value)} as fast as {ranking.reference} ({ratio.interval_text})"
+    title, charts = f"speed relative to {ranking.reference}", [chart(ranking, ranking.lines)]
+    return answer_with(f"{said}.", title, [table(ranking, ranking.lines)], notes(ranking), charts=charts)
+
+
+def table(ranking: Ranking, lines: Sequence[RankedCard]) -> Table:
+    """Return a line per card: its speed with the interval in the first class, and what it has and costs."""
+    priced = any(line.dollars is not None for line in lines)
+    first, *others = ranking.classes[:1] if priced else ranking.classes  # a second class and prices are too wide
+    columns = [Column("card"), Column(first, "ratio", "higher", level=90)]
+    columns += [Column(kind, "ratio", "higher") for kind in others]
+    columns += [Column("src"), Column("GB", "GB", places=0), Column("W", "W", places=0)]
+    columns += [Column("$/h", "dollars", places=2), Column("per $", "ratio", "higher")] if priced else []
     rows = []
-    for line in ranking.lines:
-        sheet = data_sheets()[line.card]
-        ratios = [line.ratios.get(kind) for kind in ranking.classes]
-        sizes = (line.figures, str(sheet.year), sheet.memory_gb, sheet.watts)
-        rows.append((line.card, *ratios, *sizes, line.dollars, line.per_dollar))
-    return Table("cards", tuple(columns), tuple(rows))
+    for line in lines:
+        sheet, speed = data_sheets()[line.card], line.ratios[first]
+        values: list[Value] = [line.card, speed, *(line.ratios[kind].value for kind in others)]
+        values += [str(speed.sources) if line.is_measured else "-", sheet.memory_gb, sheet.watts]
+        values += [line.dollars, line.per_dollar.value if line.per_dollar else None] if priced else []
+        rows.append(tuple(values))
+    return Table(f"times as fast as {ranking.reference}", tuple(columns), tuple(rows))
 
 
 def answer_with(
@@ -137,40 +142,12 @@ def answer_with(
     return Answer(headline, results=(), sections=(section,), metric="speed", unit="ratio")
 
 
-def short_table(ranking: Ranking, lines: Sequence[RankedCard]) -> Table:
-    """Return the table with fewer columns, for a terminal."""
-    priced = any(line.dollars is not None for line in lines)
-    first, *others = ranking.classes[:1] if priced else ranking.classes  # a second class and prices are too wide
-    columns = [Column("card"), *(Column(kind, "ratio") for kind in (first, *others))]
-    columns.insert(2, Column("90%", "range"))
-    columns += [Column("src"), Column("GB", "GB", places=0), Column("W", "W")]
-    columns += [Column("$/h", "$", places=2), Column("per $", "ratio")] if priced else []
-    rows = []
-    for line in lines:
-        sheet, speed = data_sheets()[line.card], {kind: gain(ratio.value) for kind, ratio in line.ratios.items()}
-        values: list[Value] = [line.card, speed.get(first, "-"), _range(line.ratios.get(first))]
-        values += [speed.get(kind, "-") for kind in others]
-        values += [_sources(line), sheet.memory_gb, f"{sheet.watts:.0f}" if sheet.watts else ""]
-        values += [line.dollars, gain(line.per_dollar.value) if line.per_dollar else ""] if priced else []
-        rows.append(tuple(values))
-    return Table(f"times as fast as {ranking.reference}", tuple(columns), tuple(rows))
-
-
-def _sources(line: RankedCard) -> str:
-    """Return how many sources measured the card and the reference; `-` for a card that is not in our data."""
-    return str(next(iter(line.ratios.values())).sources) if line.figures else "-"
-
-
-def _range(ratio: SpeedRatio | None) -> str:
-    return f"{ratio.low:.2g}-{ratio.high:.2g}" if ratio and ratio.low < ratio.high else ""
-
-
 def headline(ranking: Ranking) -> str:
     """Return the one-sentence summary of the ranking."""
     best, kind = ranking.best, ranking.classes[0]
     place = "first" if ranking.ranked[0] == best else "second"
     return (
-        f"Of {len(ranking.ranked)} cards, {best.card} is {place} in {CLASSES[kind]}:"
+        f"Of {len(ranking.ranked)} measured cards, {best.card} is {place} in {CLASSES[kind]}:"
         f" {times(best.ratios[kind].value)} as fast as {ranking.reference} ({best.ratios[kind].interval_text}),"
         f" by {ranking.figures:,} published figures of {ranking.sources} sources and by data sheets."
     )
@@ -179,14 +156,14 @@ def headline(ranking: Ranking) -> str:
 def rank_sentence(ranking: Ranking, card: str) -> str:
     """Return `RTX 4090 is number 15 of 65 cards in half precision, 0.80 times as fast as ... (90% of workloads: ...)`.
 
-    A card without a figure in the first class has no number.
+    A card without a figure in that class has no number.
     """
     cards = [line.card for line in ranking.ranked]
     line = next(line for line in ranking.lines if line.card == card)
     first = next(iter(line.ratios))
     parts = [f"{card} in {CLASSES[first]}"]
     if card in cards:
-        parts = [f"{card} is number {cards.index(card) + 1} of {len(cards)} cards in {CLASSES[first]}"]
+        parts = [f"{card} is number {cards.index(card) + 1} of {len(cards)} measured cards in {CLASSES[first]}"]
     for kind, ratio in line.ratios.items() if card != ranking.reference else ():
         where = f" as fast as {ranking.reference}" if kind == first else f" in {CLASSES[kind]}"
         parts.append(f"{times(ratio.value)}{where} ({ratio.interval_text})")
@@ -197,34 +174,32 @@ def notes(ranking: Ranking) -> list[str]:
     """Return the notes below the table: what its columns mean, and where its figures are from."""
     lines = [
         "90%: of nine in ten workloads. src: sources that measured both cards.",
-        "0 or -: from peak TFLOP/s and memory bandwidth; -: the card is not in our data.",
+        "-: nobody's figure of the card is in our data; estimated from peak TFLOP/s and memory bandwidth.",
     ]
     if "fp32" in ranking.classes:
         lines.append(TF32_NOTE)
     priced = {line.card for line in ranking.lines if line.dollars is not None}
     if priced and ranking.reference not in priced:
-        lines.append(f"{ranking.reference} has no price, so no speed per dollar: --relative-to a card with a price.")
+        lines.append(f"{ranking.reference} has no price, so no speed per dollar; compare with a card that has one.")
     if priced and len(ranking.classes) > 1:
         lines.append(f"Per dollar: in {CLASSES[ranking.classes[0]]} (--precision for another).")
-    return [*lines, "All cards: --all. Two cards: gpubench cards RTX 4090 RTX 3090. Whose figures: --sources."]
+    return lines
 
 
 def chart(ranking: Ranking, lines: Sequence[RankedCard]) -> Bars:
-    """Return a chart with a dot and an interval for each of these cards that has a ratio in the first class."""
+    """Return a chart with a dot and an interval for each of these cards."""
     kind = ranking.classes[0]
-    drawn = [(line, line.ratios[kind]) for line in lines if kind in line.ratios]
-    others = [(line, ratio) for line, ratio in drawn if line.card != ranking.reference]
-    best, speed = min(
-        others, key=lambda other: not other[0].figures, default=drawn[0]
-    )  # the fastest, measured if any is
+    others = [line for line in lines if line.card != ranking.reference]
+    best = min(others, key=lambda line: not line.is_measured, default=lines[0])  # the fastest, measured if any is
     bars = [
         Bar(line.card, ratio.value, (ratio.low, ratio.high) if ratio.low < ratio.high else None,
-            note="" if line.figures else "not in our data")
-        for line, ratio in drawn
+            note="" if line.is_measured else "estimated")
+        for line in lines
+        for ratio in [line.ratios[kind]]
     ]  # fmt: skip
     return Bars(
         name=f"cards-{kind}",
-        title=f"{best.card} trains {times(speed.value)} as fast as {ranking.reference} in {CLASSES[kind]}",
+        title=f"{best.card} trains {times(best.ratios[kind].value)} as fast as {ranking.reference} in {CLASSES[kind]}",
         subtitle=f"Speed relative to {ranking.reference}, with the interval of 90% of workloads; higher is better",
         groups=(BarGroup("", tuple(bars)),),
         unit="ratio",

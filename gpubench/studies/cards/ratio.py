@@ -1,16 +1,17 @@
 """The speed ratio of two cards, from published figures and data sheets, with the interval of 90% of workloads.
 
-Each source that measured both cards gives one ratio: the geometric mean over its workloads and software. The data
-sheets give one more, from peak TFLOP/s and memory bandwidth. The estimate is the geometric mean of all of them.
+Each card has one speed, which fits all published figures and the data sheets best (`Speeds`): so `A / B` and `B / C`
+give `A / C`, in the ranking as for two cards.
 """
 
 import math
-import statistics
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
-from gpubench.studies.cards.figures import CLASSES, FigureGroup, data_sheets
+from gpubench.studies.cards.figures import CLASSES, FigureGroup, data_sheets, published
 from gpubench.studies.section import Estimate
 
 TFLOPS_EXPONENT, BANDWIDTH_EXPONENT = 0.4, 0.5
@@ -18,7 +19,11 @@ TFLOPS_EXPONENT, BANDWIDTH_EXPONENT = 0.4, 0.5
 
 Their square roots make fast cards 8% too fast.
 """
-WORKLOADS_90, WORKLOADS_50 = 0.41, 0.11
+SHEET_WEIGHT = 2.0
+"""Weight of a card's data sheet, in sources. With 1 to 6 the errors are about the same."""
+ROUNDS = 30
+"""Alternating means; more change nothing that is printed."""
+WORKLOADS_90, WORKLOADS_50 = 0.425, 0.117
 """Half-widths, in logarithms, of the intervals that contain 90% and half of the workloads, of cards that are equally
 fast. Intervals of cards with a log ratio r are 1 + |r| times as wide.
 
@@ -70,24 +75,61 @@ def pairs_of(groups: Sequence[FigureGroup], card: str, other: str) -> list[Pair]
     return [Pair(one, two) for one in groups if one.card == card for two in by_recipe[one.recipe]]
 
 
-def listed_ratio(card: str, other: str, kind: str) -> float:
-    """Return the speed of a card over another by their data sheets."""
-    one, two = data_sheets()[card], data_sheets()[other]
-    tflops, bandwidth = one.tflops[kind] / two.tflops[kind], one.gb_per_second / two.gb_per_second
-    return float(tflops**TFLOPS_EXPONENT * bandwidth**BANDWIDTH_EXPONENT)
+class Speeds:
+    """The speeds of all cards in a class of precisions, by some published figures and the data sheets.
+
+    Each card has one speed, so ratios of cards agree with each other. It is fitted by alternating means: log figure =
+    level of the recipe + log speed of the card, where all recipes of one source together weigh 1 for a card, and the
+    speed by its data sheet weighs SHEET_WEIGHT.
+    """
+
+    def __init__(self, groups: Sequence[FigureGroup], kind: str) -> None:
+        self._cards: dict[tuple[str, ...], set[str]] = defaultdict(set)
+        """The cards of each recipe."""
+        self._listed = {card: listed_speed(card, kind) for card in data_sheets()}
+        self._more: dict[str, float] = defaultdict(float)
+        """Logarithm of a card's speed over that by its data sheet."""
+        groups = [group for group in groups if group.kind == kind]
+        counts = Counter((group.source, group.card) for group in groups)
+        figures = []
+        for group in groups:
+            self._cards[group.recipe].add(group.card)
+            more = math.log(group.speed) - self._listed[group.card]
+            figures.append((group.recipe, group.card, more, 1 / counts[group.source, group.card]))
+        for _ in range(ROUNDS):
+            levels = _means((recipe, more - self._more[card], weight) for recipe, card, more, weight in figures)
+            cards = ((card, more - levels[recipe], weight) for recipe, card, more, weight in figures)
+            self._more.update(_means(cards, SHEET_WEIGHT))
+
+    def ratio(self, card: str, other: str) -> SpeedRatio:
+        """Return the speed of a card over another."""
+        if card == other:
+            return SpeedRatio(1.0, 1.0, 1.0)
+        log = self._listed[card] + self._more[card] - self._listed[other] - self._more[other]
+        sources = {recipe[0] for recipe, cards in self._cards.items() if {card, other} <= cards}
+        return SpeedRatio(math.exp(log), *around(log, WORKLOADS_90), len(sources))
 
 
-def ratio_of(groups: Sequence[FigureGroup], card: str, other: str, kind: str) -> SpeedRatio:
-    """Return the speed of a card over another in a class of precisions, by these figures and the data sheets."""
-    if card == other:
-        return SpeedRatio(1.0, 1.0, 1.0)
-    by_source: dict[str, list[float]] = defaultdict(list)
-    for pair in pairs_of(groups, card, other):
-        if pair.one.kind == kind:
-            by_source[pair.one.source].append(math.log(pair.ratio))
-    logs = [*map(statistics.fmean, by_source.values()), math.log(listed_ratio(card, other, kind))]
-    log = statistics.fmean(logs)
-    return SpeedRatio(math.exp(log), *around(log, WORKLOADS_90), len(by_source))
+def _means(values: Iterable[tuple[Hashable, float, float]], zero_weight: float = 0.0) -> dict[Any, float]:
+    """Return the weighted mean of the values of each key, and of a zero with a weight of its own."""
+    sums: dict[Hashable, float] = defaultdict(float)
+    weights: dict[Hashable, float] = defaultdict(lambda: zero_weight)
+    for key, value, weight in values:
+        sums[key] += weight * value
+        weights[key] += weight
+    return {key: total / weights[key] for key, total in sums.items()}
+
+
+@cache
+def published_speeds(kind: str) -> Speeds:
+    """Return the speeds of all cards in a class of precisions by all published figures."""
+    return Speeds(published().groups, kind)
+
+
+def listed_speed(card: str, kind: str) -> float:
+    """Return the logarithm of the speed of a card by its data sheet."""
+    sheet = data_sheets()[card]
+    return TFLOPS_EXPONENT * math.log(sheet.tflops[kind]) + BANDWIDTH_EXPONENT * math.log(sheet.gb_per_second)
 
 
 def around(log: float, width: float) -> tuple[float, float]:

@@ -3,9 +3,17 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpubench.studies.cards.figures import CLASSES, TF32_NOTE, Figure, FigureGroup, published
-from gpubench.studies.cards.ranking import answer_with, chart, full_table, notes, rank, rank_sentence, short_table
-from gpubench.studies.cards.ratio import WORKLOADS_50, Pair, SpeedRatio, around, measured_cards, pairs_of, ratio_of
+from gpubench.studies.cards.figures import CLASSES, SECONDS, TF32_NOTE, Figure, FigureGroup, published
+from gpubench.studies.cards.ranking import answer_with, chart, rank, rank_sentence
+from gpubench.studies.cards.ratio import (
+    WORKLOADS_50,
+    Pair,
+    SpeedRatio,
+    around,
+    measured_cards,
+    pairs_of,
+    published_speeds,
+)
 from gpubench.studies.section import Answer, Column, Table, Value
 from gpubench.studies.words import gain, listed, times
 
@@ -26,7 +34,7 @@ def answer(
     """
     card, other = cards
     groups = published().groups
-    ratios = {kind: ratio_of(groups, card, other, kind) for kind in classes}
+    ratios = {kind: published_speeds(kind).ratio(card, other) for kind in classes}
     pairs = [pair for pair in pairs_of(groups, card, other) if pair.one.kind in classes]
     pairs.sort(key=lambda pair: pair.ratio)
     first, ratio = next(iter(ratios.items()))
@@ -44,21 +52,6 @@ def answer(
     return answer_with(headline, title, tables, remarks, charts=[chart(ranking, ranking.lines)])
 
 
-def several(
-    cards: Sequence[str], classes: Sequence[str], dollars: Mapping[str, float] | None = None
-) -> tuple[Answer, Table]:
-    """Return the answer about three or more cards, relative to the last one, and its table for a terminal."""
-    ranking = rank(cards[-1], classes, dollars).of(cards)
-    first = ranking.lines[0]
-    kind, ratio = next(iter(first.ratios.items()))
-    than = f"{times(ratio.value)} as fast as {cards[-1]} ({ratio.interval_text})"
-    headline = f"The fastest of {len(cards)} cards in {CLASSES[kind]}: {first.card}"
-    headline += f", {than}." if first.card != cards[-1] else "."
-    table = short_table(ranking, ranking.lines)
-    title, charts = f"speed relative to {cards[-1]}", [chart(ranking, ranking.lines)]
-    return answer_with(headline, title, [full_table(ranking)], notes(ranking), charts=charts), table
-
-
 def _span(ratio: SpeedRatio) -> str:
     return f"{gain(ratio.low)} to {gain(ratio.high)}"
 
@@ -66,12 +59,12 @@ def _span(ratio: SpeedRatio) -> str:
 def _evidence(ratios: Mapping[str, SpeedRatio], pairs: Sequence[Pair]) -> Iterator[str]:
     """Yield per class how many sources have both cards, and the published ratios outside of the interval."""
     if not pairs:
-        yield "No source has both cards: from peak TFLOP/s and memory bandwidth."
+        yield "No source has both cards: estimated from their figures beside other cards, and from data sheets."
         return
     for kind, ratio in ratios.items():
         alike = [pair for pair in pairs if pair.one.kind == kind]
         if not alike:
-            yield f"Measured on both in {CLASSES[kind]}: nothing; from peak TFLOP/s and memory bandwidth."
+            yield f"Measured on both in {CLASSES[kind]}: nothing."
             continue
         ends = " to ".join(dict.fromkeys((gain(alike[0].ratio), gain(alike[-1].ratio))))
         sources = f"{ratio.sources} source{'s' * (ratio.sources > 1)}"
@@ -83,15 +76,12 @@ def _evidence(ratios: Mapping[str, SpeedRatio], pairs: Sequence[Pair]) -> Iterat
 
 
 def _missing(groups: Sequence[FigureGroup], cards: Sequence[str], classes: Sequence[str]) -> Iterator[str]:
-    """Yield which cards have no figure, in any class or in one."""
+    """Yield which cards have no figure in a class."""
     measured = measured_cards(groups)
-    lost = {card: [CLASSES[kind] for kind in classes if card not in measured[kind]] for card in cards}
-    unknown = [card for card in cards if len(lost[card]) == len(classes)]
-    if unknown:
-        yield f"{listed(unknown)}: not in our data, estimated from listed figures."
-    yield from (
-        f"{card} has no figure in {listed(lost[card])}." for card in cards if lost[card] and card not in unknown
-    )
+    for card in cards:
+        lost = [CLASSES[kind] for kind in classes if card not in measured[kind]]
+        if lost:
+            yield f"{card}: no figure in {listed(lost)} in our data; estimated from peak TFLOP/s and memory bandwidth."
 
 
 def _worth(ratios: Mapping[str, SpeedRatio], cards: tuple[str, str], dollars: Mapping[str, float]) -> Iterator[str]:
@@ -126,7 +116,8 @@ def pair_table(pairs: Sequence[Pair], card: str, other: str) -> Table:
         files = " and ".join(dict.fromkeys((one.file, two.file)))
         source = "; ".join([f"{one.source}@{one.commit}, {one.framework}", *_remarks(pair)])
         figures = (pair.one.figure, pair.other.figure)
-        lines.append((one.workload, pair.one.kind, pair.ratio, *figures, source, one.unit, files))
+        workload = f"{one.workload}, seconds" if one.unit in SECONDS else one.workload
+        lines.append((workload, pair.one.kind, pair.ratio, *figures, source, one.unit, files))
     return Table("measured on both", columns, tuple(lines))
 
 
@@ -182,7 +173,7 @@ def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
     sources = len({figure.source for _, figure in used})
     count = f"{len(used)} figures of {sources} source{'s' * (sources > 1)}; line: the line in public_speeds.csv."
     if not used:
-        count = "It is not in our data: estimated from listed figures."
+        count = "No figure of it is in our data: estimated from peak TFLOP/s and memory bandwidth."
     tables = [Table("figures", columns, tuple(lines))] if lines else []
     return answer_with(f"{rank_sentence(ranking, card)} {count}", card, tables, left_out=left_out)
 
