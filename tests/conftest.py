@@ -83,18 +83,18 @@ def cli_process(tmp_path):
     return partial(gpubench_in, tmp_path)
 
 
+def imported_script(name: str):
+    """A script of benchmarks/, which are no package, as a module."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / "benchmarks" / f"{name}.py")
+    sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look for it there
+    spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
 @pytest.fixture
-def benchmark_script(monkeypatch):
-    """Imports a script of benchmarks/, which are no package."""
-
-    def load(name: str):
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / "benchmarks" / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, name, module)  # dataclasses look for it there
-        spec.loader.exec_module(module)
-        return module
-
-    return load
+def benchmark_script():
+    """Imports a script of benchmarks/."""
+    return imported_script
 
 
 @pytest.fixture

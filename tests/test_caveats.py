@@ -98,15 +98,6 @@ def test_what_holds_back_is_sorted_counted_apart_and_not_cut(tmp_path):
     assert "bf16" not in " ".join(everything(said))
 
 
-def test_why_is_offered_where_something_on_the_screen_is_explained(tmp_path):
-    fast = COUNTED | {"samples_per_second": 900.0, "resident_samples_per_second": 900.0}
-    explained = answered(tmp_path, rows([2.0], **fast), rows([1.0], **MIXED, **fast))
-    assert "Why: --only roofline." in " ".join(screen(explained))
-    (tmp_path / "other").mkdir()
-    elsewhere = rows([2.0]), rows([1.0], **MIXED), rows([1.0], suite="mine", **fast)
-    assert "Why:" not in " ".join(screen(answered(tmp_path / "other", *elsewhere)))
-
-
 def test_a_measured_peak_that_is_exceeded_has_a_caveat():
     known = row(samples_per_second=1200.0, resident_samples_per_second=900.0, **COUNTED)
     found = bound_of({name: getattr(known, name) for name in records.COLUMNS if hasattr(known, name)})

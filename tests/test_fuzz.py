@@ -49,27 +49,3 @@ def warns(rng, folder):
 def test_what_goes_wrong_is_found(fuzz, tmp_path, monkeypatch, kind, words):
     monkeypatch.setitem(fuzz.KINDS, "load", kind)
     assert words in fuzz.once("load", "1", 0, tmp_path)[2]
-
-
-@pytest.mark.parametrize(
-    ("frame", "content", "fine"),
-    [
-        ({"seconds": [58.0657]}, b"58.0657", True),
-        ({"seconds": [5.0657]}, b"5\x008.0657", False),
-        ({"seconds": [58.0657]}, b'"58.0657"\r\n', True),
-        ({"seconds": [53.0]}, b'"5"3', False),
-        ({"schema": [1.0]}, b"true", False),
-        ({"seconds": [float("nan")]}, b"", True),
-    ],
-)
-def test_a_number_has_to_stand_in_the_file(fuzz, frame, content, fine):
-    import pandas as pd
-
-    from gpubench.rows.row import NUMBERS
-
-    table = pd.DataFrame({name: frame.get(name, [float("nan")]) for name in NUMBERS})
-    if fine:
-        fuzz._check_numbers(table, b"x," + content + b",y\n")
-    else:
-        with pytest.raises(fuzz.Broken, match="nowhere in the file"):
-            fuzz._check_numbers(table, b"x," + content + b",y\n")

@@ -203,26 +203,6 @@ def test_lars_learns_with_steps_of_several_batches(photos):
     assert quality["accuracy"] > 0.34, "of 3 classes"
 
 
-@pytest.mark.slow
-def test_two_processes_in_a_group_sum_as_flat_bit_for_bit(photos, cli_process, tmp_path):
-    settings = {**SMALL, "phases": ONE, "optimizer": "lars", "global_batch": "32", "threads": "1", "lr": "4"}
-    words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-    losses = {}
-    for name, more in {
-        "flat": [],
-        "hierarchical": ["--set", "all_reduce=hierarchical", "--set", "group=2"],
-    }.items():
-        done = cli_process(
-            "run", "--suite", "imagenet", "--models", "small", "--device", "cpu", "--precision", "fp32", "--data",
-            photos, *words, *more, "--full", "--batch", 8, "--processes", "2", "--seed", 1, "--out", f"{name}.csv",
-        )  # fmt: skip
-        frame = load([tmp_path / f"{name}.csv"]).frame
-        assert done.returncode == 0, done.stderr + str(list(frame["reason"]))
-        heads, *lines = json.loads(frame["table"][0])
-        losses[name] = [(line[heads.index("train_loss")], line[heads.index("valid_loss")]) for line in lines]
-    assert losses["hierarchical"] == losses["flat"]
-
-
 def files_of(root, rank, **settings):
     trial = trial_of(root, **settings)
     return Source(replace(trial, rank=rank, case=replace(trial.case, processes=2)))

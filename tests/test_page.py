@@ -90,27 +90,6 @@ def test_ids_are_there_once_and_every_link_has_one(page):
     assert {each["href"][1:] for each in page.all("a", "use") if each["href"].startswith("#")} <= set(ids)
 
 
-def test_what_is_said_first_and_what_is_folded(text, page):
-    order = (
-        "<h1>A trains 2 times as fast as B</h1>",
-        "one run",
-        "Finding 0 ",
-        "Download",
-        'id="section-1"',
-        "a note",
-        "a kind",
-    )
-    places = [text.index(each) for each in order]
-    assert places == sorted(places)
-    assert "3 more" in page.text_in("summary")
-    assert page.text_in("h2") == ["First", "Second", "Third", "Not compared", "Could not be read"]
-    assert {"pairs, 11 results", "pairs", "pairs, 1 result"} <= {
-        " ".join(each.split()) for each in page.text_in("span")
-    }
-    assert not any("open" in each for each in page.all("details"))
-    assert "What a verdict takes." in page.text_in("p")
-
-
 def test_one_section_is_open_and_has_its_charts_to_itself():
     told = result(charts=(pairs(),))
     page = Page(page_of(answer(told, sections=[section(results=(told,))])))

@@ -87,26 +87,22 @@ def test_a_cpu_that_others_use_is_said_and_marked(cli_process, tmp_path):
     assert {row["marks"] for row in rows_of(tmp_path / "a.csv")} == {"shared"}
 
 
+INSIDE = {"raises": ("failed", "of the suite"), "out_of_memory": ("out_of_memory", "MemoryError")}
+PROCESSES = {"segfault": ("failed", "SIGSEGV"), "hangs": ("timed_out", "time limit of 2 s")}
+
+
 @pytest.mark.parametrize(
-    ("suite", "status", "words"),
-    [
-        ("raises.py", "failed", "of the suite"),
-        ("out_of_memory.py", "out_of_memory", "MemoryError"),
-        pytest.param("segfault.py", "failed", "SIGSEGV", marks=pytest.mark.e2e),
-        pytest.param("hangs.py", "timed_out", "time limit of 2 s", marks=pytest.mark.e2e),
-    ],
+    ("how", "ends"), [("cli", INSIDE), pytest.param("cli_process", PROCESSES, marks=pytest.mark.e2e)]
 )
-def test_every_bad_end_is_a_row_and_exit_4(cli, cli_process, tmp_path, suite, status, words):
-    out = tmp_path / "bad.csv"
-    gpubench = cli_process if suite in {"segfault.py", "hangs.py"} else cli
-    done = gpubench(
-        "run", "--suite", SUITES / suite, "--device", "cpu", "--precision", "fp32", "--quick",
-        "--time-limit", "2s", "--out", out,
+def test_every_bad_end_is_a_row_and_exit_4(request, tmp_path, how, ends):
+    done = request.getfixturevalue(how)(
+        "run", "--suite", SUITES / "bad_ends.py", "--models", ",".join(ends), "--device", "cpu", "--precision", "fp32",
+        "--quick", "--time-limit", "2s", "--out", "bad.csv",
     )  # fmt: skip
     assert done.returncode == 4, done.stderr
-    rows = rows_of(out)
-    assert [row["status"] for row in rows] == [status]
-    assert words in rows[0]["reason"]
+    rows = {row["model"]: row for row in rows_of(tmp_path / "bad.csv")}
+    assert {model: row["status"] for model, row in rows.items()} == {model: end[0] for model, end in ends.items()}
+    assert all(words in rows[model]["reason"] for model, (_, words) in ends.items())
     assert "Traceback" not in done.stderr
 
 

@@ -19,7 +19,7 @@ from gpubench.show.terminal import MOST, screen
 from gpubench.show.wrap import WIDTH
 from gpubench.studies import words
 from gpubench.studies.answer import answer, headline
-from gpubench.studies.section import Answer, Part, Result, in_order
+from gpubench.studies.section import Answer, Result, in_order
 
 RESULTS = Path(__file__).parents[1] / "results"
 SLOW = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
@@ -328,12 +328,3 @@ def test_no_name_steers_the_terminal_or_leaves_the_screen(name):
 def test_the_screen_is_ascii_where_names_are():
     long = [result(subject="A" * 90, baseline="B" * 90, settings=("c" * 90,))]
     assert "\n".join(lines_of(long)).isascii()
-
-
-def test_seven_models_and_ten_sentences_become_a_table():
-    parts = tuple(Part(f"m{number}", 60.0, 120.0, 2.0) for number in range(7))
-    cards = [result(parts=parts), result(parts=parts, precision="mixed precision")]
-    precisions = [result(kind="precision", subject=f"p{number}", precision="", place="X" * 30) for number in range(10)]
-    lines = lines_of([*cards, *precisions])
-    assert len(lines) <= 25
-    assert any(line.startswith(" speedup") for line in lines)

@@ -1,21 +1,13 @@
 """The claims of docs/research/tested.md about verdicts, at reduced size: benchmarks/simulation.py has them in full."""
 
-import importlib.util
 import math
-import sys
-from pathlib import Path
 
 import pytest
+from conftest import imported_script
 
 from gpubench.runner.options import SAMPLED_REPEATS
 
-PATH = Path(__file__).parents[1] / "benchmarks" / "simulation.py"
-SPEC = importlib.util.spec_from_file_location("simulation", PATH)
-assert SPEC
-assert SPEC.loader
-simulation = importlib.util.module_from_spec(SPEC)
-sys.modules["simulation"] = simulation  # dataclasses look their module up
-SPEC.loader.exec_module(simulation)
+simulation = imported_script("simulation")
 Noise = simulation.Noise
 
 

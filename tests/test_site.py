@@ -87,21 +87,6 @@ def test_no_page_asks_anything_of_a_network_and_none_is_large(site, folder):
         assert policy.endswith("; base-uri 'none'; form-action 'none'")
 
 
-def test_the_first_page_has_the_ranking_first(site, folder):
-    text = (folder / "index.html").read_text()
-    order = (
-        "Of 65 measured cards",
-        'id="filters"',
-        'id="published"',
-        'id="cases"',
-        'id="results"',
-        'href="suite/resnet.html#section-1"',
-    )
-    places = [text.index(part) for part in order]
-    assert places == sorted(places)
-    assert "RTX 2080 Ti trains 1.42 times as fast as GTX 1080 Ti" in text
-
-
 def test_the_page_of_a_card_links_to_its_neighbours(site):
     page = site["card/rtx-4090.html"]
     linked = [text for text in page.text_in("a") if text in {line.card for line in ranking.rank().ranked}]
@@ -224,15 +209,6 @@ def test_rows_and_published_figures_are_never_one_table(folder, site):
     first = next(each for each in of_it if figures[0]["source"][0].endswith(f", line {each.line}"))
     assert float(figures[0]["figure"][0].replace(",", "")) == pytest.approx(first.figure, rel=0.01)
     assert all(re.match(r"https://github\.com/[^/]+/[^/]+/blob/[0-9a-f]+/", each["source"][1]) for each in figures)
-
-
-def test_lines_have_what_the_filters_offer(site, folder):
-    index = site["index.html"]
-    options = [text for text in index.text_in("option") if text != "all"]
-    lines = table(folder, "index.html", "cases")
-    for name in ("suite", "precision", "card"):
-        assert {each["attributes"][f"data-{name}"] for each in lines} <= set(options)
-    assert [each["data-filter"] for each in index.all("select")] == ["suite", "precision", "card"]
 
 
 def test_the_rows_beside_it_are_the_files(site, folder):

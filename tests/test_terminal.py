@@ -73,24 +73,6 @@ def test_a_table_by_hand():
     assert found[2].index("A100") == found[3].index("H100")  # texts to the left
 
 
-def test_a_lone_line_keeps_what_tells_which_it_is():
-    found = drawn((MODEL, CARD, POLICY, Column("data"), SECONDS), ("a", "A100", "fixed", "cifar100", 5.0))
-    assert found[0] == "cases, data cifar100"
-    assert [line.split() for line in found[1:]] == [
-        ["model", "card", "policy", "seconds"],
-        ["a", "A100", "fixed", "5.00"],
-    ]
-
-
-def test_a_note_that_many_lines_have_stands_there_once():
-    lines = [(f"m{at}", at + 1.0, "the same long reason" if at % 2 else f"own {at}") for at in range(60)]
-    found = drawn((MODEL, SECONDS, NOTES), *lines)
-    assert sum("the same long reason" in line for line in found) == 1
-    marks = [line.partition(":")[0].strip() for line in found if re.match(r"  [a-z]+: ", line)]
-    assert marks[:3] + marks[25:28] == ["a", "b", "c", "z", "aa", "ab"]
-    assert len(marks) == len(set(marks)) == 31
-
-
 @pytest.mark.parametrize("width", range(40, 60))
 def test_a_note_is_as_wide_as_the_table_may_be(width):
     drawn((MODEL, SECONDS, NOTES), *((f"m{at}", 1.0, f"{at} " + "ab " * 60) for at in range(30)), width=width)
@@ -119,12 +101,6 @@ def test_of_texts_that_are_too_long_the_middle_goes_and_figures_stay_whole(width
     for figure in ("12,345", "23,456", "1,000", "2,000"):
         assert figure in text.split()
     assert "end" in text
-
-
-def test_wide_letters_take_two_columns():
-    found = drawn((MODEL, SECONDS), ("显卡" * 30, 1.5), ("b", 22.5), width=40)
-    assert {cell_len(line) for line in found[1:]} == {cell_len(found[1])}
-    assert "1.50" in found[2].split()
 
 
 # Figures
@@ -234,13 +210,6 @@ def test_a_ratio_names_the_marks_of_both_its_sides(tmp_path):
 def test_what_cannot_be_compared_names_the_column_asked_for(tmp_path):
     assert "no two rows differ in torch alone" in printed(tmp_path, rows([100.0]), by="torch")
     assert lacking(printed(tmp_path), "card", "precision") == []
-
-
-def test_devices_of_two_specimens_name_both(tmp_path):
-    two = rows([150.0] * 6, device="cuda:1", device_hash="bbbb")
-    text = " ".join(printed(tmp_path, rows([100.0] * 6), two, by="device").split())
-    assert "on RTX 2080 Ti #aaaa and RTX 2080 Ti #bbbb" in text
-    assert re.search(r"resnet18 (\(a\) )?cuda:0 cuda:1 1\.500 1\.500 to 1\.500 ", text)
 
 
 def test_every_sentence_and_recipe_is_there_in_full_and_evidence_on_request(tmp_path):
