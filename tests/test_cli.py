@@ -82,10 +82,10 @@ def test_list_fits_a_screen(cli):
 
 def test_list_of_one_suite_shows_all_its_parameters(cli):
     for name in built_in_names():
-        text = cli("list", "--suite", name).stdout
+        text = cli("list", name).stdout
         assert max(map(len, text.splitlines())) <= 79
         assert all(f"--set {param}=" in text for param in {**find(name).suite.params, **COMMON_PARAMS})
-    assert "--set image_size=224" in cli("list", "--suite", "resnet").stdout
+    assert "--set image_size=224" in cli("list", "resnet").stdout
 
 
 @pytest.fixture

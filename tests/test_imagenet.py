@@ -18,7 +18,6 @@ from gpubench.suites.imagenet.data import Source, workers_of
 from gpubench.suites.imagenet.network import Network, no_algorithm_search, predict
 from gpubench.suites.imagenet.pictures import decode_jpeg
 from gpubench.suites.imagenet.training import first_reached, rate
-from gpubench.suites.scaling import networks as scaling
 from PIL import Image, ImageDraw
 from small_trials import run_trial, small_trial
 
@@ -28,6 +27,7 @@ from gpubench.errors import UserError
 from gpubench.rows.read import load
 from gpubench.suite import files
 from gpubench.suite.trial import Measurement
+from gpubench.training import imagenet_network
 from gpubench.training.clock.clock import Clock
 from gpubench.worker.run_trial import judged
 
@@ -442,7 +442,7 @@ def test_batchnorm_and_biases_are_not_decayed_and_blocks_begin_at_zero(photos):
     assert all(not block.bn2.weight.detach().any() for block in net.model.layer1)
 
 
-@pytest.mark.parametrize("network_of", [partial(networks.network_of, classes=1000), scaling.network_of])
+@pytest.mark.parametrize("network_of", [partial(networks.network_of, classes=1000), imagenet_network])
 @pytest.mark.parametrize("model", ["resnet50", "alexnet-bn"])
 def test_the_last_layer_begins_with_a_deviation_of_a_hundredth(network_of, model):
     *_, last = (layer for layer in network_of(model).modules() if isinstance(layer, torch.nn.Linear))

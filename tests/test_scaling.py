@@ -194,7 +194,7 @@ def test_alone_allreduce_is_unsupported(cli, tmp_path):
 def test_a_network_takes_steps_of_lars_over_the_batches_of_a_step(monkeypatch):
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 63 * 63, training.CLASSES))
     before = network[1].weight.detach().clone()
-    monkeypatch.setitem(training.NETWORKS, "resnet50", lambda: network)
+    monkeypatch.setattr(training, "imagenet_network", lambda name: network)
     made = []
 
     class Kept(training.Lars):

@@ -99,4 +99,5 @@ def _line(device: "Device", precision: str, measured: "Peak | str") -> "tuple[Va
         return *name, None, listed_tflops, None, None, None, bandwidth, None, measured
     share = measured.flops_per_second / listed if listed else None
     tflops, copied = measured.flops_per_second / 1e12, measured.bytes_per_second / 1e9
-    return *name, tflops, listed_tflops, share, measured.side, copied, bandwidth, measured.op_seconds * 1e6, ""
+    call = measured.op_seconds * 1e6
+    return *name, tflops, listed_tflops, share, measured.side, copied, bandwidth, call, ""

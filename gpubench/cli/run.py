@@ -79,7 +79,7 @@ def run(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="A parameter of the suite (`gpubench list --suite NAME` shows them). Repeatable.",
+            help="A parameter of the suite (`gpubench list NAME` shows them). Repeatable.",
             rich_help_panel=WHAT,
         ),
     ] = None,

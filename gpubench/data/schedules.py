@@ -230,7 +230,7 @@ def parse(text: str, name: str) -> Schedule:
 Span = TypeVar("Span", Phase, Ramp)
 
 
-def _spans(tables: Any, kind: str, make: Callable[..., Span]) -> tuple[Span, ...]:
+def _spans(tables: object, kind: str, make: Callable[..., Span]) -> tuple[Span, ...]:
     """Return what `make` returns for each table `[[kind]]`; raises ValueError if their epochs do not join."""
     if not isinstance(tables, list) or not tables:
         raise ValueError(f"no [[{kind}]]")
@@ -247,7 +247,7 @@ def _spans(tables: Any, kind: str, make: Callable[..., Span]) -> tuple[Span, ...
     return tuple(spans)
 
 
-def _values(table: Any, rules: Mapping[str, "Rule"]) -> dict[str, Any]:
+def _values(table: object, rules: Mapping[str, "Rule"]) -> dict[str, Any]:
     """Return the values of a table by key; raises ValueError for a missing or unknown key, or a wrong value."""
     if not isinstance(table, dict):
         raise ValueError("write it as a table")
@@ -271,7 +271,7 @@ class Rule:
     pair: bool = False
     optional: bool = False
 
-    def read(self, key: str, value: Any) -> Any:
+    def read(self, key: str, value: object) -> Any:
         """Return the number or the pair; raises ValueError."""
         numbers = value if self.pair and isinstance(value, list) else [value]
         if len(numbers) != 1 + self.pair or not all(map(self._allows, numbers)):

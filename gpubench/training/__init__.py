@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpubench.training.lars import Lars as Lars
     from gpubench.training.memory_layout import layout as layout
     from gpubench.training.memory_layout import memory_format as memory_format
-    from gpubench.training.networks import alexnet_bn as alexnet_bn
+    from gpubench.training.networks import imagenet_network as imagenet_network
     from gpubench.training.precision import Mode as Mode
     from gpubench.training.precision import mode_of as mode_of
     from gpubench.training.process_group import distributed as distributed
@@ -41,7 +41,7 @@ _HOMES = {
     "device": ("event_of", "synchronize"),
     "lars": ("Lars",),
     "memory_layout": ("layout", "memory_format"),
-    "networks": ("alexnet_bn",),
+    "networks": ("imagenet_network",),
     "precision": ("Mode", "mode_of"),
     "process_group": ("distributed", "quiet", "weighted_mean"),
     "sharding": ("Shard", "shards"),

@@ -1,6 +1,7 @@
 """Networks that several suites train and that torchvision does not have."""
 
 from torch import nn
+from torchvision.models import resnet
 
 
 def alexnet_bn(classes: int = 1000) -> nn.Module:
@@ -30,3 +31,17 @@ def alexnet_bn(classes: int = 1000) -> nn.Module:
         *dense(4096, 4096),
         nn.Linear(4096, classes),
     )
+
+
+def imagenet_network(name: str, classes: int = 1000, *, zero_last_norms: bool = False) -> nn.Module:
+    """Return `alexnet-bn` or torchvision's ResNet of this name, whose last layer begins with weights from N(0, 0.01).
+
+    `zero_last_norms`: the last BatchNorm of a ResNet's blocks begins with weights of zero.
+    """
+    if name == "alexnet-bn":
+        network = alexnet_bn(classes)
+    else:
+        network = getattr(resnet, name)(num_classes=classes, zero_init_residual=zero_last_norms)
+    *_, last = (layer for layer in network.modules() if isinstance(layer, nn.Linear))
+    nn.init.normal_(last.weight, std=0.01)
+    return network

@@ -14,8 +14,8 @@ from gpubench import Clock, Trial
 from gpubench.training import (
     Lars,
     Stepper,
-    alexnet_bn,
     distributed,
+    imagenet_network,
     layout,
     mode_of,
     quiet,
@@ -37,17 +37,13 @@ def network_of(name: str, classes: int) -> torch.nn.Module:
     They take images of any size. Their last layer begins with weights from N(0, 0.01). `small` is for a CPU and small
     images: ResNet-18's first layers, a block of 64 channels and one of 128.
     """
-    network: torch.nn.Module
-    if name == "alexnet-bn":
-        network = alexnet_bn(classes)
-    elif name == "small":
-        network = resnet.ResNet(resnet.BasicBlock, [1, 1, 1, 1], num_classes=classes, zero_init_residual=True)
-        network.layer3, network.layer4 = torch.nn.Identity(), torch.nn.Identity()
-        network.fc = torch.nn.Linear(128, classes)
-    else:
-        network = getattr(resnet, name)(num_classes=classes, zero_init_residual=True)
-    *_, last = (layer for layer in network.modules() if isinstance(layer, torch.nn.Linear))
-    torch.nn.init.normal_(last.weight, std=0.01)
+    if name != "small":
+        return imagenet_network(name, classes, zero_last_norms=True)
+    blocks = [1, 1, 1, 1]
+    network: torch.nn.Module = resnet.ResNet(resnet.BasicBlock, blocks, classes, zero_init_residual=True)
+    network.layer3, network.layer4 = torch.nn.Identity(), torch.nn.Identity()
+    network.fc = torch.nn.Linear(128, classes)
+    torch.nn.init.normal_(network.fc.weight, std=0.01)
     return network
 
 

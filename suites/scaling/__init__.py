@@ -15,7 +15,7 @@ columns of `table` are those of nccl-tests. A linear layer that trains meanwhile
 nor decoder hides the cost of communication. Forward and backward are in the precision, weights in fp32. The optimizer
 is LARS, without weight decay on biases and BatchNorm.
 
-Read networks.py first, then allreduce.py and training.py.
+Read allreduce.py first, then training.py.
 """
 
 import math
@@ -24,8 +24,9 @@ from collections.abc import Mapping
 from gpubench import MEMORY_FORMAT, Case, Param, ParamValue, Suite, imported
 from gpubench.suite.trial import autocast_refusal
 
-IMAGES = 1_281_167
-"""Training images of ImageNet."""
+NETWORKS = ("resnet50", "alexnet-bn")
+CLASSES, IMAGES = 1000, 1_281_167
+"""Classes and training images of ImageNet."""
 
 
 def refuse(case: Case) -> str:
@@ -45,7 +46,7 @@ SUITE = Suite(
     train=imported(f"{__name__}.training", "train"),
     blueprint=imported(f"{__name__}.training", "blueprint"),
     version=5,
-    models=("allreduce", "resnet50", "alexnet-bn"),
+    models=("allreduce", *NETWORKS),
     refuse=refuse,
     params={
         "smallest": Param(1 << 10, "bytes of the smallest message of allreduce", least=4),

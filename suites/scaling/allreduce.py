@@ -14,12 +14,13 @@ from gpubench.training import (
     flat,
     group_size,
     hierarchical,
+    imagenet_network,
     mode_of,
     quiet,
     synchronize,
 )
 
-from .networks import NETWORKS
+from . import NETWORKS
 
 BUNDLES, BUNDLE_SECONDS = 6, 0.1
 """Calls are timed in bundles of about this length, so that launches and waits are a small part of it."""
@@ -47,8 +48,9 @@ def payloads_of(smallest: int, largest: int, width: int, gradients: bool) -> lis
         payloads.append(Payload(f"{size} B", (size // width,)))
         size *= 4
     if gradients:
-        for name, make in NETWORKS.items():
-            payloads.append(Payload(name, tuple(weight.numel() for weight in reversed(list(make().parameters())))))
+        for name in NETWORKS:
+            weights = reversed(list(imagenet_network(name).parameters()))
+            payloads.append(Payload(name, tuple(weight.numel() for weight in weights)))
     return payloads
 
 

@@ -11,14 +11,15 @@ from gpubench.training import (
     LossScale,
     Notes,
     distributed,
+    imagenet_network,
     layout,
     mode_of,
     quiet,
     send_gradients,
 )
 
+from . import CLASSES, NETWORKS
 from .allreduce import measure_allreduce
-from .networks import CLASSES, NETWORKS, network_of
 
 POOL = 4
 """Number of different batches; the time of a step does not depend on the images."""
@@ -54,7 +55,7 @@ def train_network(trial: Trial, clock: Clock) -> None:
     """Train for all epochs; a step takes `accumulate` batches before processes communicate."""
     params, device = trial.params, torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)
-    network = network_of(trial.case.model).to(device).to(memory_format=layout(trial.case))
+    network = imagenet_network(trial.case.model).to(device).to(memory_format=layout(trial.case))
     model = distributed(network, trial, bucket_cap_mb=params.bucket_mib)
     sent = torch.float16 if params.gradients_as == "fp16" else torch.float32
     send_gradients(model, trial, params.all_reduce, params.group, sent, params.hybrid_kib << 10)
@@ -94,7 +95,7 @@ def blueprint(trial: Trial) -> Blueprint:
     if trial.case.model not in NETWORKS:
         raise UserError(f"it trains no network; {' and '.join(NETWORKS)} do")
     return Blueprint(
-        network=NETWORKS[trial.case.model](),
+        network=imagenet_network(trial.case.model),
         inputs=(torch.zeros(2, 3, size, size),),
         samples=2,
         epochs=params.epochs,
