@@ -1,7 +1,7 @@
 """Kills runs at random moments, resumes them and takes their files away; names what is lost, doubled or left over.
 
-    python benchmarks/kills.py                       # 200 kills and 5 of each other accident: 45 minutes
-    python benchmarks/kills.py --count 6 --seed 7    # as a test does (tests/test_kills.py)
+    python benchmarks/kills.py                                     # 200 kills and 5 of each other accident: 45 minutes
+    python benchmarks/kills.py --count 2 --accidents 1 --seed 7    # as a test does (tests/test_kills.py)
 
 Kills are SIGKILL, SIGTERM, SIGINT, or SIGSTOP and then SIGKILL; of the child, of the parent, or of both. (Both stopped,
 it is the parent alone that is killed: its child has to end by itself.) Each run goes on by the same command until it
@@ -61,7 +61,7 @@ DISK_BYTES = 4096
 LEAST_BYTES, MOST_BYTES = 3000, 7000
 """Of a file: the header has 2,500, the whole of a run 7,600."""
 OTHERS = 40
-"""Of every other accident there is one for so many kills; for fewer kills two are drawn."""
+"""Of every other accident there is one for so many kills, and at least one."""
 
 
 @dataclass
@@ -298,6 +298,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Do all of it; 1 where anything was lost, doubled or left over."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=200, help="kills")
+    parser.add_argument("--accidents", type=int, default=len(ACCIDENTS), help="kinds of other accidents, drawn")
     parser.add_argument("--seed", type=int, default=SystemRandom().randrange(10**6), help="of the moments; else drawn")
     asked = parser.parse_args(arguments)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and all they start
@@ -306,11 +307,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         ground = Ground(Path(folder), Random(asked.seed))
         killed(ground, asked.count)
-        times = asked.count // OTHERS
-        for name in ACCIDENTS if times else ground.dice.sample(list(ACCIDENTS), 2):
-            for _ in range(max(1, times)):
+        times = max(1, asked.count // OTHERS)
+        for name in ground.dice.sample(list(ACCIDENTS), asked.accidents):
+            for _ in range(times):
                 ACCIDENTS[name](ground)
-            print(f"{max(1, times)} x {name}")
+            print(f"{times} x {name}")
     print(*ground.problems, f"{len(ground.problems)} problems, {time.monotonic() - began:.0f} s", sep="\n")
     return 1 if ground.problems else 0
 

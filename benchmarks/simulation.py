@@ -1,6 +1,6 @@
 """What the verdicts are worth: simulated sessions of known truth, judged by the code that `compare` uses.
 
-    python benchmarks/simulation.py            # two minutes; prints the tables of docs/research/tested.md
+    python benchmarks/simulation.py            # four minutes; prints the tables of docs/research/tested.md
     python benchmarks/simulation.py power hosts --count 200
 
 A trial's time is 1 x its case's effect x a process effect of the given sd x the mean of LAPS laps of half that sd.
@@ -11,15 +11,20 @@ tests/test_simulation.py holds a smaller version of each bound.
 import argparse
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from statistics import fmean, median
+from typing import Any
 
 from gpubench.analysis import stats
 from gpubench.analysis.gate import surely_above
+from gpubench.data.images import FilesRead, Spec
 from gpubench.interval import median_interval
 from gpubench.runner.rounds import half_width
+from gpubench.suite.trial import Mode
+from gpubench.training.clock.clock import Clock
+from gpubench.training.clock.sampling import sampling_for
 
 SDS = (0.003, 0.01, 0.02, 0.044)
 """Of processes: a quiet card, a usual one, a busy host, a shared two-core CPU."""
@@ -374,6 +379,74 @@ def advice(count: int, noise: Noise, effect: float) -> tuple[float, float]:
     return median(numbers), decided / count
 
 
+@dataclass(frozen=True)
+class Disturbance:
+    """What makes the steps of a run unequal, besides noise; a step takes 0.1 s, an epoch 60 s."""
+
+    cold: float = 0.0
+    """Seconds that a batch takes longer the first time that its files are read."""
+    reread: bool = True
+    """Whether the sample of a later epoch reads the files of the first, as `imagenet` does."""
+    heat: float = 0.0
+    """Share by which steps get longer after the warm-up."""
+    heating_seconds: float = 300.0
+    pause: float = 0.0
+    """Seconds without a step in every minute."""
+
+
+@dataclass(frozen=True)
+class Projections:
+    """What became of many sampled trials with a disturbance; shares of trials."""
+
+    ratio: float
+    """Median of projected / full seconds."""
+    wrong: float
+    """Off by more than 3%, and not marked."""
+    marked: float
+    covered: float
+    """Full run at most 3% outside of the projection and its trend."""
+
+
+def scripted(mode: Mode, disturbance: Disturbance, sd: float, dice: Random, pause_at: float) -> dict[str, Any]:
+    """Return the clock's summary of 10 epochs of 600 batches on an accelerator whose laps have this sd."""
+    passed = 0.0
+    clock = Clock(sampling_for(mode, accelerator=True), now=lambda: passed)
+    files = FilesRead({0} if mode != "full" and disturbance.reread else ())
+    cached: set[int] = set()
+    pauses = 0
+    for epoch in clock.epochs(10):
+        order = Random(epoch).sample(range(6000), 6000)
+        batches = [Spec("train", tuple(order[start : start + 10]), 1, 1, 0) for start in range(0, 6000, 10)]
+
+        def loader(batches: Sequence[Spec] = batches) -> Iterator[Spec]:
+            return files.again(batches)
+
+        for spec in clock.steps(loader(), "train", samples=6000, count=lambda spec: len(spec.indices)):
+            warm = len(cached.intersection(spec.indices)) / len(spec.indices)
+            cached.update(spec.indices)
+            heating = disturbance.heat * min(1.0, max(0.0, passed - 5.5) / disturbance.heating_seconds)
+            passed += 0.1 * (1 + heating) * math.exp(dice.gauss(0, sd * math.sqrt(3))) + disturbance.cold * (1 - warm)
+            if disturbance.pause and passed >= pause_at + 60 * pauses:
+                pauses += 1
+                passed += disturbance.pause
+    return clock.summary()
+
+
+def projections(count: int, disturbance: Disturbance, sd: float) -> Projections:
+    """Sampled trials of a run with a disturbance, and a full run with the same one, without noise."""
+    dice = Random(f"projections {disturbance} {sd}")
+    ratios, wrong, marked, covered = [], 0, 0, 0
+    full = scripted("full", disturbance, 0.0, dice, 30.0)["seconds"]
+    for _ in range(count):
+        sample = scripted("sampled", disturbance, sd, dice, dice.uniform(0, 60))
+        ratio, later = sample["seconds"] / full, sample["later_ratio"]
+        ratios.append(ratio)
+        marked += sample["unsteady"]
+        wrong += abs(ratio - 1) > 0.03 and not sample["unsteady"]
+        covered += ratio * min(1, later) <= 1.03 and ratio * max(1, later) >= 0.97
+    return Projections(median(ratios), wrong / count, marked / count, covered / count)
+
+
 def table(heading: Sequence[str], lines: Sequence[Sequence[object]]) -> None:
     """Markdown."""
     print("| " + " | ".join(heading) + " |")
@@ -647,6 +720,28 @@ def print_laps(count: int) -> None:
     table(["sd", "method", "p < 5%", "false verdicts", "95% holds"], lines)
 
 
+def print_projections(count: int) -> None:
+    print("Sampled trials of 10 epochs of 60 s on an accelerator, against full runs with the same disturbance\n")
+    disturbances = {
+        "none": Disturbance(),
+        "cold files, +20 ms a batch": Disturbance(cold=0.02),
+        "cold files, +100 ms a batch": Disturbance(cold=0.1),
+        "the same, and the sample reads new files": Disturbance(cold=0.1, reread=False),
+        "heat, +10% in 300 s": Disturbance(heat=0.1),
+        "heat, +10% in 30 s": Disturbance(heat=0.1, heating_seconds=30),
+        "a pause of 3 s in every minute": Disturbance(pause=3.0),
+    }
+    lines = []
+    for name, disturbance in disturbances.items():
+        for sd in (0.0, 0.001, 0.003, 0.01, 0.03):
+            many = projections(max(20, count // 10), disturbance, sd)
+            shares = [percent(share, 0) for share in (many.wrong, many.marked, many.covered)]
+            lines.append([name, percent(sd), f"{many.ratio:.3f}", *shares])
+    table(
+        ["disturbance", "sd of laps", "projected/full", "off by over 3%, unmarked", "marked", "interval holds"], lines
+    )
+
+
 SECTIONS = {
     "equal": print_equal,
     "pooled": print_pooled,
@@ -664,6 +759,7 @@ SECTIONS = {
     "adaptive": print_adaptive,
     "peeking": print_peeking,
     "laps": print_laps,
+    "projections": print_projections,
 }
 
 

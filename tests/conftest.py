@@ -70,36 +70,31 @@ def cli(tmp_path, monkeypatch):
     return invoke
 
 
+def gpubench_in(folder: Path, *arguments: object) -> Done:
+    """Run gpubench in a process of its own, with real children."""
+    command = [sys.executable, "-m", "gpubench", *map(str, arguments)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
 @pytest.fixture
 def cli_process(tmp_path):
     """Runs gpubench in a process of its own, in `tmp_path`, with real children."""
+    return partial(gpubench_in, tmp_path)
 
-    def invoke(*arguments: object) -> Done:
-        done = subprocess.run(
-            [sys.executable, "-m", "gpubench", *map(str, arguments)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
 
-    return invoke
+def imported_script(name: str):
+    """A script of benchmarks/, which are no package, as a module."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / "benchmarks" / f"{name}.py")
+    sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look for it there
+    spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
 
 
 @pytest.fixture
-def benchmark_script(monkeypatch):
-    """Imports a script of benchmarks/, which are no package."""
-
-    def load(name: str):
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / "benchmarks" / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, name, module)  # dataclasses look for it there
-        spec.loader.exec_module(module)
-        return module
-
-    return load
+def benchmark_script():
+    """Imports a script of benchmarks/."""
+    return imported_script
 
 
 @pytest.fixture

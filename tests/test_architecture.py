@@ -185,14 +185,6 @@ for line in {lines!r}:
     assert done.returncode == 0, done.stderr
 
 
-def test_help_loads_nothing_heavy():
-    script = (
-        "import sys, gpubench.cli.app; print(*{'pandas', 'polars', 'numpy', 'matplotlib', 'scipy'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
-
-
 def test_listing_suites_does_not_load_the_reader_of_rows():
     script = """
 import sys
@@ -231,16 +223,3 @@ def test_a_function_has_at_most_60_lines_and_8_parameters():
         if lines > MOST_LINES_OF_A_FUNCTION or parameters > MOST_PARAMETERS:
             wrong.append(f"{path}: {node.name} has {lines} lines and {parameters} parameters")
     assert wrong == []
-
-
-def test_any_hides_few_types():
-    """Half of what there was in 0.1, when 123 annotations were Any."""
-    annotations = [
-        annotation
-        for folder in (PACKAGE, ROOT / "suites")
-        for path in folder.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None))
-        if isinstance(annotation, ast.Name) and annotation.id == "Any"
-    ]
-    assert len(annotations) <= 61

@@ -107,26 +107,6 @@ def test_a_known_memory_is_aimed_at():
     assert search(Card(11_000), known=True) == (992, False, [8, 16, 968, 992])
 
 
-def test_an_aim_that_is_too_high_is_lowered_before_it_is_halved():
-    """Beyond 96 a sample takes twice the memory, so that lines through smaller batches promise too much."""
-    asked = []
-
-    def probe(batch):
-        asked.append(batch)
-        memory = 1000 + batch * 10 + max(0, batch - 96) * 10
-        return ProbeResult(memory <= 4000, batch, memory)
-
-    found = largest_batch(probe, capacity_bytes=4000, cap=None)
-    # The line through 8 and 16 says 16 + 284 x 97%, then 94% of it: 288, 280. It failed twice, so halfway by factors:
-    # 64, which fits. The line then says 292, which is known not to: again by factors, 128. Now a sample takes 15: 216.
-    # That fails; halfway 168; 192; and the line has come to an end: the next eight, and the two above.
-    assert (found.batch, asked) == (192, [8, 16, 288, 280, 64, 128, 216, 168, 192, 200, 208])
-
-
-def test_the_two_above_a_hole_are_tried():
-    assert search(Card(1000 + 125 * 10, holes={112})) == (120, False, [8, 16, 32, 64, 128, 96, 112, 104, 120])
-
-
 def test_nothing_above_the_cap_is_tried():
     assert search(Card(10**6, holes={104}), cap=110) == (96, False, [8, 16, 32, 64, 104, 80, 88, 96])
     assert search(Card(10**6), cap=8) == (8, True, [8])

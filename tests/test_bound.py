@@ -8,9 +8,7 @@ import pytest
 from facts import lacking
 
 from gpubench.rows.read import load
-from gpubench.studies import bound
-from gpubench.studies.bound import bound_of, limit_seconds, why_not_faster
-from gpubench.studies.listed_peaks import find
+from gpubench.studies.bound import bound_of, why_not_faster
 
 SUITES = Path(__file__).parent / "suites"
 
@@ -138,16 +136,6 @@ def test_several_processes_share_the_work():
     assert both.bottleneck == "compute"
 
 
-def test_dawnbench_arithmetic():
-    """The 40 s of "How to Train Your ResNet": 2.8 GFLOP an image, 50,000 images, 35 epochs, 125 TFLOP/s."""
-    v100 = find("Tesla V100-SXM2-16GB", 16 * 2**30)
-    assert v100
-    assert limit_seconds(2.757e9, 50_000 * 35, v100.peak("fp16")) == pytest.approx(38.6, abs=0.05)
-    row = {"card": "Tesla V100-SXM2-16GB", "card_memory_bytes": 16e9, "precision": "fp16"}
-    result = bound_of({**row, "flops_per_sample": 2.757e9, "run_samples": 1_750_000, "samples_per_second": 5000.0})
-    assert result.limit_seconds == pytest.approx(39, abs=0.5)
-
-
 @pytest.mark.parametrize(
     ("words", "columns"),
     [
@@ -212,8 +200,3 @@ def _bounds(cli_process, tmp_path, repeats):
     # As a group of processes finds it, with and without its all-reduce.
     talking["communication_share"] = 1 - talking["resident_samples_per_second"] / alone["resident_samples_per_second"]
     return {model: bound_of(row) for model, row in named.items()}
-
-
-def test_thresholds_are_consistent():
-    """A listed peak is reached to about 80% at best, so its threshold is as much lower."""
-    assert bound.BUSY["listed"] == pytest.approx(0.8 * bound.BUSY["measured"])

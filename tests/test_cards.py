@@ -10,7 +10,6 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from gpubench.studies import listed_peaks
 from gpubench.studies.cards import REFERENCE, ranking
@@ -219,14 +218,6 @@ def test_other_formats_have_every_card_with_its_interval(cli):
     assert "| B200 |" in cli("cards", "--format", "markdown").stdout
     pairs = json.loads(cli("cards", "4090", "3090", "--format", "json").stdout)["sections"][0]["tables"][1]
     assert [column["name"] for column in pairs["columns"]][-2:] == ["unit", "files"]
-
-
-def test_the_chart_is_a_picture_of_the_usual_size(cli, tmp_path):
-    done = cli("cards", "--charts", "out", "--precision", "fp32")
-    assert done.returncode == 0, done.stderr
-    with Image.open(tmp_path / "out" / "cards-fp32.png") as picture:
-        assert picture.size == (1200, 675)
-    assert cli("cards", "4090", "--charts", "out").returncode == 2
 
 
 @pytest.mark.parametrize("names", [("4090", "3090"), ("5080", "4060 Ti"), ("H100 SXM", "4090", "RTX 5080")])

@@ -79,24 +79,6 @@ def test_a_baseline_of_several_changes_is_counted_once(tmp_path):
     assert {each.caveats for each in results} == {("2 of 2 runs unsteady",)}
 
 
-def test_what_is_as_fast_is_not_1_00_times_as_fast(tmp_path):
-    (found,) = answered(tmp_path, rows([100.0]), rows([100.1], **MIXED)).results
-    assert found.said == "bf16 is about as fast as fp32 on RTX 2080 Ti"
-
-
-def test_a_stopped_run_says_how_many_trials_are_not_finished(tmp_path):
-    lost = [row(trial=n, status="interrupted", seconds=None, measured="") for n in range(3, 10)]
-    text = " ".join(screen(answered(tmp_path, [*rows([1.0, 2.0, 3.0]), *lost])))
-    assert "1 file, 10 rows. 7 not finished." in text
-    assert "without a result" not in text
-
-
-def test_a_run_that_missed_its_goal_has_a_result(tmp_path):
-    missed = row(trial=3, status="goal_missed", success_rate=0.0)
-    text = " ".join(screen(answered(tmp_path, [*rows([1.0, 2.0, 3.0]), missed, row(trial=4, status="failed")])))
-    assert lacking(text, "1 file", "5 rows", 1) == []
-
-
 def test_one_suite_says_how_many_of_the_rows_it_is_about(tmp_path):
     said = only(answered(tmp_path, rows([1.0]), rows([2.0], **MIXED), rows([1.0], suite="mine")), "mine")
     assert "1 of 3 rows in 1 file." in " ".join(screen(said, in_full=True))
@@ -114,15 +96,6 @@ def test_what_holds_back_is_sorted_counted_apart_and_not_cut(tmp_path):
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= WIDTH
     assert "bf16" not in " ".join(everything(said))
-
-
-def test_why_is_offered_where_something_on_the_screen_is_explained(tmp_path):
-    fast = COUNTED | {"samples_per_second": 900.0, "resident_samples_per_second": 900.0}
-    explained = answered(tmp_path, rows([2.0], **fast), rows([1.0], **MIXED, **fast))
-    assert "Why: --only roofline." in " ".join(screen(explained))
-    (tmp_path / "other").mkdir()
-    elsewhere = rows([2.0]), rows([1.0], **MIXED), rows([1.0], suite="mine", **fast)
-    assert "Why:" not in " ".join(screen(answered(tmp_path / "other", *elsewhere)))
 
 
 def test_a_measured_peak_that_is_exceeded_has_a_caveat():

@@ -128,11 +128,6 @@ def test_the_first_results_are_drawn_and_all_where_that_is_asked(tmp_path):
     assert names == [*(f"f{n}.png" for n in range(8)), "s.png"]
 
 
-def test_those_of_the_sections_where_no_result_has_some(tmp_path):
-    given = answer(result(), sections=[section(charts=(singles(name="s"),))])
-    assert len(drawn(tmp_path, given)) == 1
-
-
 def test_ratios_without_intervals_are_drawn_only_with_every_chart(tmp_path):
     """The chart of both sides has them as text."""
     bare = ratios(name="bare", groups=tuple(BarGroup(m, (Bar(NEW, 1.4),)) for m in "ab"))
@@ -176,13 +171,6 @@ def test_without_a_winner_a_colour_for_each_name_and_one_where_there_is_one(ligh
     groups = tuple(BarGroup(model, tuple(Bar(p, 10.0) for p in ("fp32", "fp16"))) for model in "ab")
     assert coloured(figure_of(pairs(groups=groups, winner=""))) == [*COLOURS[:2]] * 2
     assert set(coloured(figure_of(singles()))) == {COLOURS[0]}
-
-
-def test_names_that_bars_cannot_hold_stand_above(light):
-    groups = tuple(BarGroup(m, (Bar(OLD, 0.1 * (m == "a") + 0.01), Bar(NEW, 0.008))) for m in "ab")
-    figure = figure_of(pairs(groups=groups))
-    assert [name for name in words(figure) if name in {OLD, NEW}] == [OLD, NEW]
-    assert len(coloured(figure)) == 6
 
 
 def test_a_missing_figure_says_why(light):
@@ -239,12 +227,6 @@ def test_texts_stand_out_from_what_is_behind_them(chart, theme):
         assert contrast(to_hex(text.get_color()), behind[-1]) >= 4.5, text.get_text()
 
 
-def test_values_far_from_each_other_have_a_logarithmic_axis(light):
-    figure = figure_of(KINDS["huge"])
-    assert any("logarithmic axis" in text for text in words(figure))
-    assert {"10", "1,000"} <= set(words(figure))
-
-
 def test_ratios_are_told_from_the_line_and_long_whiskers_end_in_arrows(light):
     figure = figure_of(KINDS["ratios"])
     lines = [line for line in figure.axes[0].lines if line.get_marker() in set("oD<>")]
@@ -259,8 +241,3 @@ def test_an_svg_has_no_markup_of_a_name(tmp_path):
     groups = (BarGroup(attack, (Bar(attack, 1.0), Bar("b", 2.0))),)
     (path,) = drawn(tmp_path, answer(result(charts=(pairs(title=attack, groups=groups),))), kinds=("svg",))
     assert "<script" not in Path(path).read_text(encoding="utf-8")
-
-
-def test_a_long_text_at_the_right_edge_leaves_room_for_the_bars(light):
-    figure = figure_of(pairs(groups=tuple(BarGroup(m, (Bar(OLD, 1.0), Bar(NEW, 2.0)), LONG) for m in "ab")))
-    assert max(box.get_width() for box in figure.axes[0].patches) > 2

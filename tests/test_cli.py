@@ -51,25 +51,6 @@ def test_bad_durations(text):
 
 
 @pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        ("def train(:\n", "line 1"),
-        ("x = 1\n", "defines no SUITE"),
-        ("import nothing_like_this\n", "ModuleNotFoundError"),
-        ("1 / 0\n", "ZeroDivisionError"),
-        ("from gpubench.suite.suite import Suite\nSUITE = Suite(print, (), {}, 1)\n", "no model"),
-    ],
-)
-def test_suite_files_that_do_not_load(cli, tmp_path, source, words):
-    (tmp_path / "bad.py").write_text(source)
-    done = cli("run", "--suite", "bad.py", "--device", "cpu")
-    assert done.returncode == 2
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-
-
-@pytest.mark.parametrize(
     "arguments",
     [
         ("run", "--repeats", "0"),
@@ -78,6 +59,7 @@ def test_suite_files_that_do_not_load(cli, tmp_path, source, words):
         ("compare",),
         ("data", "fetch", "mnist"),
         ("compare", "missing.csv"),
+        ("run", "--suite", "resnet", "--device", "cpu", "--data", "nowhere"),
     ],
 )
 def test_mistakes_exit_2_without_a_traceback(cli, arguments):
@@ -85,14 +67,6 @@ def test_mistakes_exit_2_without_a_traceback(cli, arguments):
     assert done.returncode == 2
     assert done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_data_that_cannot_be_had_names_both_ways_out(cli, tmp_path):
-    done = cli(
-        "run", "--suite", "resnet", "--device", "cpu", "--data", "nowhere",
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "no such folder" in done.stderr
 
 
 def test_list_fits_a_screen(cli):
@@ -108,10 +82,10 @@ def test_list_fits_a_screen(cli):
 
 def test_list_of_one_suite_shows_all_its_parameters(cli):
     for name in built_in_names():
-        text = cli("list", "--suite", name).stdout
+        text = cli("list", name).stdout
         assert max(map(len, text.splitlines())) <= 79
         assert all(f"--set {param}=" in text for param in {**find(name).suite.params, **COMMON_PARAMS})
-    assert "--set image_size=224" in cli("list", "--suite", "resnet").stdout
+    assert "--set image_size=224" in cli("list", "resnet").stdout
 
 
 @pytest.fixture

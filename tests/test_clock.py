@@ -1,7 +1,7 @@
 """Laps, steady state and projection, with a clock whose time is data: every expectation is exact."""
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 from facts import lacking
@@ -38,6 +38,17 @@ class Loader:
         for step in range(self.steps):
             self.time.now += self.wait
             yield [0] * (self.last if step == self.steps - 1 else 10)
+
+
+def clock_of(mode="full", accelerator=False, **options):
+    time = Time()
+    return Clock(sampling_for(mode, accelerator=accelerator), now=time, **options), time
+
+
+def steps(clock, time, count, seconds, phase="train", **options):
+    """So many batches of ten, of so many seconds each."""
+    for _ in clock.steps(Loader(count, time), phase, **options):
+        time.now += seconds
 
 
 def train(mode, epochs, step_seconds, *, steps=400, wait=0.0, start=0.0, valid=0.0, between=0.0, **options):
@@ -107,26 +118,10 @@ def test_a_probe_runs_no_resident_laps_on_a_cpu_and_one_on_an_accelerator():
     assert sampling_for("probe", accelerator=True).resident_laps == 1
 
 
-@pytest.mark.parametrize("read", [True, False])
-def test_an_accelerator_warms_for_five_seconds_however_flat_its_steps_are(read):
-    time = Time()
-    reader = (lambda: time.now > 5) if read else None  # whoever reads the card looks at five seconds of load
-    clock = Clock(sampling_for("sampled", accelerator=True), now=time, settled=reader)
-    for _ in clock.epochs(2):
-        for _ in clock.steps(Loader(100_000, time), "train"):
-            time.now += 0.002
-    laps = [lap for lap in clock.summary()["laps"] if lap.epoch == 0]
-    warm = sum(lap.seconds for lap in laps if lap.kind == "warmup")
-    assert 5 <= warm < 6
-    assert sum(lap.seconds for lap in laps if lap.kind == "timed") >= 2
-
-
 def test_validation_after_a_training_is_warm_but_for_its_first_lap():
-    time = Time()
-    clock = Clock(sampling_for("sampled", accelerator=True), now=time)
+    clock, time = clock_of("sampled", accelerator=True)
     for epoch in clock.epochs(2):
-        for _ in clock.steps(Loader(1000, time), "train"):
-            time.now += 0.1
+        steps(clock, time, 1000, 0.1)
         for step, _ in enumerate(clock.steps(Loader(1000, time), "valid")):
             time.now += 3.0 if (epoch, step) == (0, 0) else 0.1
     warm = [lap for lap in clock.summary()["laps"] if lap.phase == "valid" and lap.kind == "warmup"]
@@ -148,10 +143,8 @@ def test_who_watches_memory_hears_of_the_first_lap_and_of_the_resident_steps():
 
     clock = Clock(sampling_for("full", accelerator=False), now=time, memory=Memory())
     for _ in clock.epochs(2):
-        for _ in clock.steps(Loader(4, time), "train"):
-            time.now += 1
-        for _ in clock.steps(Loader(4, time), "valid"):
-            time.now += 1
+        steps(clock, time, 4, 1)
+        steps(clock, time, 4, 1, "valid")
     for _ in clock.resident():
         time.now += 1
     assert heard == [("trained", 1), ("resting", 16), ("watched", 17)]
@@ -159,8 +152,7 @@ def test_who_watches_memory_hears_of_the_first_lap_and_of_the_resident_steps():
 
 @pytest.mark.parametrize("samples", [74, None])
 def test_a_partial_last_batch_is_counted_as_it_is(samples):
-    time = Time()
-    clock = Clock(sampling_for("full", accelerator=False), now=time)
+    clock, time = clock_of()
     for _ in clock.epochs(1):
         for batch in clock.steps(Loader(8, time, last=4), "train", samples=samples):
             time.now += len(batch) / 10
@@ -217,10 +209,15 @@ class Card(Time):
         self.now = max(self.now, self.busy_until)
 
 
+def clock_of_card(**options):
+    card = Card()
+    return Clock(sampling_for("full", accelerator=True), synchronize=card.synchronize, now=card, **options), card
+
+
 def drains_of(epochs, steps, valid_steps=0):
     """Of each epoch of a full run, how often the card was drained; and (clock, seconds that really passed)."""
-    card, drains = Card(), []
-    clock = Clock(sampling_for("full", accelerator=True), synchronize=card.synchronize, now=card)
+    drains = []
+    clock, card = clock_of_card()
     for _ in clock.epochs(epochs):
         drains.append(-card.drains)
         for phase, many, seconds in (("train", steps, 0.011), ("valid", valid_steps, 0.005)):
@@ -260,8 +257,7 @@ class CardEvent:
 
 
 def test_an_unbroken_run_waits_for_the_card_once_and_its_laps_are_the_cards():
-    card = Card()
-    clock = Clock(sampling_for("full", accelerator=True), synchronize=card.synchronize, now=card)
+    clock, card = clock_of_card()
     for _ in clock.steps(Loader(3, card), "warmup", counted=False):
         card.work(0.5)
     warm = card.drains
@@ -283,32 +279,22 @@ def test_an_unbroken_run_waits_for_the_card_once_and_its_laps_are_the_cards():
     assert sum(lap.seconds for lap in found["laps"] if lap.phase == "warmup") == pytest.approx(1.5)
 
 
-def test_an_unbroken_run_that_is_left_has_no_figures():
-    card = Card()
-    clock = Clock(sampling_for("full", accelerator=True), synchronize=card.synchronize, now=card)
+def test_unbroken_runs_are_whole_count_in_all_phases_and_are_for_one_process():
+    clock, card = clock_of_card()
     for _ in clock.runs(2, lambda: CardEvent(card)):
+        with pytest.raises(UserError, match="all count"):
+            list(clock.steps(Loader(2, card), "valid", counted=False))
         break
     with pytest.raises(UserError, match="left before its end"):
         clock.summary()
-
-
-def test_all_phases_of_an_unbroken_run_count():
-    card = Card()
-    clock = Clock(sampling_for("full", accelerator=True), synchronize=card.synchronize, now=card)
-    for _ in clock.runs(1, lambda: CardEvent(card)):
-        with pytest.raises(UserError, match="all count"):
-            list(clock.steps(Loader(2, card), "valid", counted=False))
-
-
-def test_unbroken_runs_are_for_one_process():
     timer = Timer(peers=Peers(names=("rank 0", "rank 1")))
     with pytest.raises(UserError, match="one process"):
         timer.begin_unbroken(lambda: CardEvent(Card()))
 
 
 def test_a_host_that_runs_ahead_shows_no_rate():
-    card, told = Card(), []
-    clock = Clock(sampling_for("full", accelerator=True), report=told.append, synchronize=card.synchronize, now=card)
+    told = []
+    clock, card = clock_of_card(report=told.append)
     for _ in clock.runs(1, lambda: CardEvent(card)):
         for _ in clock.epochs(1):
             for _ in clock.steps(Loader(20, card), "train"):
@@ -335,15 +321,12 @@ def test_closing_an_early_stopped_loader_is_in_no_sum():
 
 
 def test_a_suite_may_break_out_of_its_epochs():
-    time = Time()
-    clock = Clock(sampling_for("full", accelerator=False), now=time)
+    clock, time = clock_of()
     for epoch in clock.epochs(30):
-        for _ in clock.steps(Loader(10, time), "train"):
-            time.now += 1.0
+        steps(clock, time, 10, 1.0)
         if epoch == 1:
             break  # its goal is met
-    for _ in clock.steps(Loader(5, time), "valid"):
-        time.now += 1.0
+    steps(clock, time, 5, 1.0, "valid")
     for _ in clock.resident():
         time.now += 7.0
     summary = clock.summary()
@@ -352,32 +335,18 @@ def test_a_suite_may_break_out_of_its_epochs():
     assert (summary["measured"], summary["epochs"]) == (True, 2)
 
 
-def test_leaving_the_loop_once_the_clock_has_enough_still_projects_every_epoch():
-    time = Time()
-    clock = Clock(sampling_for("sampled", accelerator=False), now=time)
-    for _ in clock.epochs(30):
-        for _ in clock.steps(Loader(100, time), "train"):
-            time.now += 0.1
-        if clock.enough:
-            break
-    assert clock.summary()["seconds"] == pytest.approx(300)
-
-
 def test_an_epoch_that_nobody_ended_does_not_hold_the_resident_steps():
-    time = Time()
-    clock = Clock(sampling_for("full", accelerator=False), now=time)
+    clock, time = clock_of()
     clock.plan_epochs(1)
     clock.begin_epoch(0)
-    for _ in clock.steps(Loader(10, time), "train"):
-        time.now += 1.0
+    steps(clock, time, 10, 1.0)
     for _ in clock.resident():
         time.now += 7.0
     assert clock.summary()["seconds"] == pytest.approx(10)
 
 
 def test_what_would_count_time_twice_is_refused():
-    time = Time()
-    clock = Clock(sampling_for("full", accelerator=False), now=time)
+    clock, time = clock_of()
     next(clock.epochs(2))
     with pytest.raises(UserError, match="called once"):
         next(clock.epochs(2))
@@ -392,18 +361,35 @@ def test_a_rate_that_drifts_between_epochs_is_not_steady():
     assert (summary["steady"].startswith("unsteady"), summary["unsteady"]) == (True, True)
 
 
+@pytest.mark.parametrize("change", [0.0001, -0.0001])
+def test_steps_that_keep_changing_in_a_sample_mark_it(change):
+    """Step times change by 0.1% in a second, so by 30% in the 300 s that a trend lasts at most."""
+    steps = count()
+    summary, _ = train("sampled", 20, lambda e, s: 0.1 * (1 + change * next(steps)))
+    assert summary["unsteady"]
+    assert lacking(summary["steady"], "unsteady", "trend", "+30%" if change > 0 else "-23%") == []
+    assert summary["later_ratio"] == pytest.approx(1.3 if change > 0 else 1 / 1.3, abs=0.02)
+
+
+@pytest.mark.parametrize("mode", ["full", "sampled"])
+def test_a_first_epoch_of_cold_files_is_no_unsteady_run(mode):
+    summary, _ = train(mode, 4, lambda e, s: 0.3 if e == 0 else 0.1)
+    assert not summary["unsteady"]
+    assert summary["later_ratio"] == 1
+
+
+def test_a_measured_run_has_no_trend():
+    summary, _ = train("full", 2, lambda e, s: 0.1 * (1 + (400 * e + s) / 10_000))
+    assert (summary["unsteady"], summary["later_ratio"]) == (False, 1)
+
+
 def test_uncounted_laps_are_kept_and_in_no_sum():
-    time = Time()
-    clock = Clock(sampling_for("full", accelerator=False), now=time)
-    for _ in clock.steps(Loader(4, time), "warmup", counted=False):
-        time.now += 5
+    clock, time = clock_of()
+    steps(clock, time, 4, 5, "warmup", counted=False)
     for _ in clock.epochs(2):
-        for _ in clock.steps(Loader(10, time), "train"):
-            time.now += 1
-        for _ in clock.steps(Loader(10, time), "valid", counted=False):
-            time.now += 3
-    for _ in clock.steps(Loader(2, time), "valid"):
-        time.now += 0.5
+        steps(clock, time, 10, 1)
+        steps(clock, time, 10, 3, "valid", counted=False)
+    steps(clock, time, 2, 0.5, "valid")
     found = clock.summary()
     assert found["seconds"] == pytest.approx(2 * 10 + 2 * 0.5)
     assert found["measured"]
@@ -416,12 +402,10 @@ def test_uncounted_laps_are_kept_and_in_no_sum():
 
 @pytest.mark.parametrize(("run_seconds", "median"), [((3, 1, 2), 2), ((1, 4, 2, 3), 2), ((5,), 5)])
 def test_the_run_with_the_median_time_stands_for_the_runs_of_a_process(run_seconds, median):
-    time = Time()
-    clock = Clock(sampling_for("full", accelerator=False), now=time)
+    clock, time = clock_of()
     for number in clock.runs(len(run_seconds)):
         for _ in clock.epochs(1):
-            for _ in clock.steps(Loader(10, time), "train"):
-                time.now += run_seconds[number] / 10
+            steps(clock, time, 10, run_seconds[number] / 10)
     assert clock.summary()["seconds"] == pytest.approx(median)
     assert clock.summary()["samples"] == 100
 
@@ -500,20 +484,6 @@ def test_a_run_that_goes_on_has_the_time_of_both_parts():
     assert ours["measured"]
     assert lacking(ours["resumed"], "epoch 3", "50.1 s") == []
     assert len(ours["laps"]) >= len(theirs["laps"]) - 4
-
-
-# Clocks in a few strokes, every figure by hand.
-
-
-def clock_of(mode="full", accelerator=False, **options):
-    time = Time()
-    return Clock(sampling_for(mode, accelerator=accelerator), now=time, **options), time
-
-
-def steps(clock, time, count, seconds, phase="train", **options):
-    """So many batches of ten, of so many seconds each."""
-    for _ in clock.steps(Loader(count, time), phase, **options):
-        time.now += seconds
 
 
 def test_a_run_is_complete_once_its_last_epoch_has_begun_and_nothing_was_cut():
@@ -764,13 +734,6 @@ def test_setup_ends_where_the_first_step_begins():
     for _ in clock.epochs(1):
         steps(clock, time, 3, 2.0)
     assert clock.summary()["setup_seconds"] == 6
-
-
-def test_how_a_short_phase_is_called_and_that_the_first_one_decides():
-    clock, time = clock_of()
-    for _ in clock.epochs(2):
-        steps(clock, time, 3, 0.5)
-    assert lacking(clock.summary()["steady"], "short", "3 laps") == []
 
 
 class Talking:

@@ -191,29 +191,6 @@ def test_the_published_table(tmp_path):
     assert labels == {"RTX 2080 Ti", "RTX 2060", "GTX 1080 Ti (init27)", "GTX 1080 Ti (EricPerbos)"}
 
 
-def test_every_table_and_no_markup(cli, tmp_path):
-    path = tmp_path / "rows.csv"
-    records.append(path, rows(FAST) + rows(SLOW, **OTHER) + rows(SLOW, **OTHER, model="[bold]odd[/bold]"))
-    done = cli("compare", path, "--all")
-    assert done.returncode == 0, done.stderr
-    lines = [" ".join(line.split()) for line in done.stdout.partition("FILES.")[2].splitlines()]
-    for words in (
-        "[bold]odd[/bold] GTX 1080 Ti 130.0 129.7 to 130.3 500",
-        "resnet18 RTX 2080 Ti 100.0 99.80 to 100.2 500",
-        "resnet18 (a) RTX 2080 Ti GTX 1080 Ti 1.30 1.10 to 1.54",
-    ):
-        assert any(line.startswith(words) for line in lines), words
-
-
-def test_one_card_alone_is_shown_and_exits_3(cli, tmp_path):
-    path = tmp_path / "rows.csv"
-    records.append(path, rows(FAST))
-    done = cli("compare", path)
-    assert done.returncode == 3
-    assert "RTX 2080 Ti" in done.stdout
-    assert "Nothing here can be compared" in done.stdout
-
-
 @pytest.mark.parametrize(("by", "metric"), [("precision", "seconds"), ("precision", "accuracy"), ("model", "seconds")])
 def test_two_rows_of_one_trial_that_differ_are_named_and_leave_no_verdict_whatever_the_order(tmp_path, by, metric):
     """As two runs left them that wrote the same file, or somebody who edited a copy."""
@@ -258,12 +235,6 @@ def test_a_resumed_trial_supersedes_its_interrupted_row(tmp_path):
     assert lacking(line, 1) == []
 
 
-def test_a_case_of_which_nothing_is_ok_keeps_its_place(tmp_path):
-    lost = row(status="unsupported", reason="a CPU has no TF32", seconds=None, measured="", precision="tf32")
-    (workload,) = result_of(tmp_path, rows(FAST), [lost]).workloads
-    assert [(group.precision, group.status) for group in workload.holes] == [("tf32", "unsupported")]
-
-
 def test_two_sessions_of_one_specimen_stay_apart_only_where_both_ran_a_case(tmp_path):
     result = result_of(tmp_path, rows(FAST), rows(SLOW, session="s2", model="resnet34"))
     assert {group.label for group in result.workloads[0].groups} == {"RTX 2080 Ti"}
@@ -288,13 +259,6 @@ def test_an_interrupted_trial_or_one_that_ran_again_takes_nothing_away(tmp_path)
     lost.append(row(precision="bf16", trial=6, status="interrupted", seconds=None, measured=""))
     c = only(result_of(tmp_path, rows(SLOW), lost, rows(FAST, precision="bf16")))
     assert (c.verdict, c.notes) == ("faster", ())
-
-
-def test_of_several_partners_the_one_of_the_same_stack(tmp_path):
-    fp32 = rows([*SLOW, 130.0], torch="2.9.1", session="s2")
-    c = only(result_of(tmp_path, fp32, rows(SLOW, session="s3"), rows(FAST, precision="fp16"), by="precision"))
-    assert c.other.torch == "2.15.0+cu132"
-    assert c.verdict == "faster"
 
 
 def test_sampled_trials_are_one_case_whether_or_not_the_sample_was_all(tmp_path):
@@ -322,25 +286,3 @@ def test_devices_without_a_hash_are_not_pooled(tmp_path):
     card, precision = result.comparisons
     assert (card.axis, "one specimen each" in card.notes) == ("card", True)
     assert (precision.axis, precision.ratio.value) == ("precision", pytest.approx(0.5))
-
-
-def test_a_resumed_trial_is_marked(tmp_path):
-    (group,) = (
-        result_of(tmp_path, [*rows(FAST[:5]), row(trial=5, marks="resumed", resumed="epoch 3")]).workloads[0].groups
-    )
-    assert group.marks == {"resumed": 1}
-
-
-def test_between_specimens_it_takes_more_specimens_not_more_trials(tmp_path):
-    for count in (3, 6):
-        slower = rows([v * 1.08 for v in FAST[:count]], **OTHER, session="s2")
-        c = only(result_of(tmp_path, rows(FAST[:count]), slower))
-        assert c.notes[-1] == "about 4 more specimens a side would decide"
-    days = rows(FAST[:3]), rows([v * 1.08 for v in FAST[:3]], session="s2", torch="2.14.0")
-    assert only(result_of(tmp_path, *days, by="torch")).notes[-1] == "about 4 more sessions a side would decide"
-
-
-def test_one_more_specimen_is_no_plural(tmp_path, monkeypatch):
-    monkeypatch.setattr("gpubench.analysis.stats.specimens_to_decide", lambda *_: 2)
-    c = only(result_of(tmp_path, rows(FAST), rows([v * 1.08 for v in FAST], **OTHER, session="s2")))
-    assert c.notes[-1] == "about 1 more specimen a side would decide"

@@ -5,6 +5,7 @@ import hashlib
 import http.server
 import io
 import pickle
+import re
 import tarfile
 import threading
 from dataclasses import replace
@@ -209,13 +210,6 @@ def test_weights_are_fetched_checked_and_found(server, tmp_path, monkeypatch):
         datasets.locate_weights("net-v1", own)
 
 
-def test_the_official_addresses():
-    url = datasets.weights_url("resnet18-imagenet1k-v1")
-    assert url == "https://download.pytorch.org/models/resnet18-f37072fd.pth"
-    (cifar10,) = datasets.DATASETS["cifar10"].urls
-    assert cifar10 == "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
-
-
 @pytest.mark.realdata
 def test_the_real_cifar_100(real_data, monkeypatch):
     monkeypatch.undo()  # the tiny registry
@@ -234,7 +228,7 @@ def test_the_list_finds_what_a_named_folder_has_and_does_not_stop_at_what_it_lac
     monkeypatch.setenv("GPUBENCH_DATA", str(tmp_path / "mine"))
     done = cli("data", "list")
     assert done.returncode == 0, done.stderr
-    first, second, *_ = done.stdout.splitlines()
+    first, second, *_ = re.split(r"\n(?=\S+: )", done.stdout)
     assert first.startswith("cifar10:")
-    assert first.endswith(f"in {tmp_path / 'mine'}")
-    assert second.endswith("not fetched")
+    assert " ".join(first.split()).endswith(f"in {tmp_path / 'mine'}")
+    assert " ".join(second.split()).endswith("not fetched")

@@ -3,7 +3,9 @@
 import getpass
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from gpubench.hardware import environment
@@ -41,6 +43,24 @@ def test_a_limit_of_cpu_time_counts_as_cpus(tmp_path, files, own, cpus):
         (tmp_path / "groups" / name).write_text(f"{text}\n")
     (tmp_path / "own").write_text(f"{own}\n")
     assert environment.cgroup_cpus(tmp_path / "groups", tmp_path / "own") == cpus
+
+
+@pytest.mark.parametrize(
+    ("files", "own", "limit"),
+    [
+        ({"memory.max": "4096"}, "0::/", 4096),
+        ({"memory.max": "max"}, "0::/", None),
+        ({"job/memory.max": "8192", "job/step/memory.max": "max"}, "0::/job/step", 8192),
+        ({}, "0::/", None),
+    ],
+)
+def test_files_stay_in_the_memory_that_is_free_or_in_the_groups(tmp_path, monkeypatch, files, own, limit):
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2**30))
+    for name, text in files.items():
+        (tmp_path / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "groups" / name).write_text(f"{text}\n")
+    (tmp_path / "own").write_text(f"{own}\n")
+    assert environment.memory_for_files(tmp_path / "groups", tmp_path / "own") == (limit or 2**30)
 
 
 def test_no_more_cpus_than_the_limit_gives(monkeypatch):

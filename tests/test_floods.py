@@ -90,59 +90,43 @@ def train(trial, clock):
 SUITE = Suite(train=train, models=(*BAD, "good"), params={}, version=1, torch=False)
 '''
 RUN = """
+import sys
 from pathlib import Path
 from gpubench.cli.app import app
 try:
-    app(["run", "--suite", "bad.py", "--device", "cpu", "--precision", "fp32", "--quick", "--time-limit", "6s",
-         "--memory-limit", "500MiB", "--out", "bad.csv"])
+    app(["run", "--suite", "bad.py", "--models", sys.argv[1], "--device", "cpu", "--precision", "fp32", "--quick",
+         "--time-limit", "6s", "--memory-limit", "500MiB", "--out", "bad.csv"])
 finally:
     # Not getrusage: that peak includes the process that started this one.
     print("KiB", Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 """
 NAMES = [line.split('"')[1] for line in SUITE.splitlines() if line.startswith('    "') and '": ' in line]
+ALIKE = {"lines", "stderr", "NULs", "a list", "no event", "bytes", "no such status", "laps of text", "a loop"}
+"""Each of these goes the way of another one; those that go on until the time limit take six seconds each."""
 
 
-@pytest.fixture(scope="module")
-def bad_run(tmp_path_factory):
-    """The rows of one run of all of them, by model, and what the run printed."""
-    folder = tmp_path_factory.mktemp("bad")
-    (folder / "bad.py").write_text(SUITE)
-    done = subprocess.run([sys.executable, "-c", RUN], cwd=folder, capture_output=True, text=True, check=False)
+@pytest.mark.e2e
+@pytest.mark.skipif(sys.platform != "linux", reason="finds descriptors in /proc")
+@pytest.mark.parametrize("alike", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_suite_that_floods_lies_or_hangs_is_one_failed_row_and_the_run_goes_on(tmp_path, alike):
+    bad = [name for name in NAMES if (name in ALIKE) == alike]
+    assert len(bad) >= len(ALIKE)
+    (tmp_path / "bad.py").write_text(SUITE)
+    command = [sys.executable, "-c", RUN, ",".join([*bad, "good"])]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 4, done.stderr[-2000:]
-    with (folder / "bad.csv").open(newline="") as file:
-        return {row["model"]: row for row in csv.DictReader(file)}, done
-
-
-@pytest.mark.e2e
-@pytest.mark.skipif(sys.platform != "linux", reason="finds descriptors in /proc")
-@pytest.mark.parametrize("name", NAMES)
-def test_a_suite_that_floods_lies_or_hangs_is_one_failed_row(bad_run, name):
-    rows, _ = bad_run
-    assert rows[name]["status"] in {"failed", "timed_out", "out_of_memory"}
-    assert rows[name]["reason"]
-
-
-@pytest.mark.e2e
-@pytest.mark.skipif(sys.platform != "linux", reason="finds descriptors in /proc")
-def test_the_run_goes_on_and_its_memory_stays_small(bad_run):
-    rows, done = bad_run
-    assert len(NAMES) >= 24
-    assert set(rows) == {*NAMES, "good"}
-    assert rows["good"]["status"] == "ok"
+    with (tmp_path / "bad.csv").open(newline="") as file:
+        rows = {row["model"]: row for row in csv.DictReader(file)}
+    assert set(rows) == {*bad, "good"}
+    assert rows.pop("good")["status"] == "ok"
+    ends = {"failed", "timed_out", "out_of_memory"}
+    assert [name for name, row in rows.items() if row["status"] not in ends or not row["reason"]] == []
     assert int(done.stdout.split()[-1]) < 300 * 1024
     assert len(done.stderr) < 100_000_000
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import time\ntime.sleep(60)",
-        "import os\nos._exit(0)",
-        "while True:\n    print('x' * 80)",
-        "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)",
-    ],
-)
+@pytest.mark.parametrize("source", ["import os\nos._exit(0)", "while True:\n    print('x' * 80)"])
 def test_an_import_that_does_not_come_back_is_a_usage_error(cli_process, tmp_path, source):
     (tmp_path / "bad.py").write_text(source)
     done = cli_process("run", "--suite", "bad.py", "--device", "cpu", "--time-limit", "6s")

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -35,32 +34,12 @@ def test_a_small_run_finds_nothing():
     assert len(done.stdout.splitlines()) == 8
 
 
-def test_the_same_seed_makes_the_same_files(fuzz, tmp_path):
-    made = []
-    for seed, name in (("1", "a"), ("1", "b"), ("2", "c")):
-        (tmp_path / name).mkdir()
-        made.append([fuzz.a_file(Random(f"{seed} {n}"), tmp_path / name).read_bytes() for n in range(20)])
-    assert made[0] == made[1] != made[2]
-    assert len(set(made[0])) == 20
-
-
-def test_a_broken_number_is_none(fuzz):
-    rng = Random(1)
-    for number in range(3000):
-        text = fuzz.broken_number(rng, str(rng.choice([number, number / 7, 1e-5, 58.0657])))
-        assert not fuzz.NUMBER.fullmatch(text), text
-
-
 def raises(rng, folder):
     return 1 / 0
 
 
 def warns(rng, folder):
     warnings.warn("divide by zero", RuntimeWarning, stacklevel=1)
-
-
-def is_well(rng, folder):
-    return (folder / "a.csv").write_text("a")
 
 
 @pytest.mark.parametrize(
@@ -70,45 +49,3 @@ def is_well(rng, folder):
 def test_what_goes_wrong_is_found(fuzz, tmp_path, monkeypatch, kind, words):
     monkeypatch.setitem(fuzz.KINDS, "load", kind)
     assert words in fuzz.once("load", "1", 0, tmp_path)[2]
-
-
-def test_a_file_that_takes_much_memory_is_found(fuzz, tmp_path, monkeypatch):
-    """The readings are made up: other threads of this process may give memory back meanwhile."""
-    monkeypatch.setitem(fuzz.KINDS, "load", is_well)
-    monkeypatch.setattr(fuzz, "_memory", {"VmRSS": 1e8, "VmHWM": 8e8}.get)
-    assert "700 MB for a file" in fuzz.once("load", "1", 0, tmp_path)[2]
-
-
-@pytest.mark.parametrize(
-    ("frame", "content", "fine"),
-    [
-        ({"seconds": [58.0657]}, b"58.0657", True),
-        ({"seconds": [5.0657]}, b"5\x008.0657", False),
-        ({"seconds": [58.0657]}, b'"58.0657"\r\n', True),
-        ({"seconds": [53.0]}, b'"5"3', False),
-        ({"schema": [1.0]}, b"true", False),
-        ({"seconds": [float("nan")]}, b"", True),
-    ],
-)
-def test_a_number_has_to_stand_in_the_file(fuzz, frame, content, fine):
-    import pandas as pd
-
-    from gpubench.rows.row import NUMBERS
-
-    table = pd.DataFrame({name: frame.get(name, [float("nan")]) for name in NUMBERS})
-    if fine:
-        fuzz._check_numbers(table, b"x," + content + b",y\n")
-    else:
-        with pytest.raises(fuzz.Broken, match="nowhere in the file"):
-            fuzz._check_numbers(table, b"x," + content + b",y\n")
-
-
-def test_a_command_that_steers_a_terminal_or_ends_oddly_is_found(fuzz, monkeypatch):
-    monkeypatch.setattr("gpubench.printed.shown_lines", lambda text: f"{text}.")
-    with pytest.raises(fuzz.Broken, match="steers"):
-        fuzz.command("columns")
-    monkeypatch.undo()
-    assert fuzz.command("columns") == 0
-    monkeypatch.setattr(fuzz, "EXIT_CODES", {2})
-    with pytest.raises(fuzz.Broken, match="exit code 0"):
-        fuzz.command("columns")

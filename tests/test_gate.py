@@ -6,7 +6,6 @@ from rows import group, row, rows
 
 from gpubench.analysis.compare import Compared, Question, Workload, compare
 from gpubench.analysis.gate import gate
-from gpubench.analysis.metrics import METRICS
 from gpubench.analysis.stats import Ratio
 from gpubench.analysis.verdicts import Comparison
 from gpubench.rows import write as records
@@ -190,13 +189,6 @@ def test_a_slow_case_on_another_axis_is_another_question():
 
 def test_without_a_baseline_nothing_is_compared():
     assert gated(compared(0.8, 0.9, 0.95), baseline=None) == (3, ["nothing is compared with "])
-
-
-def test_the_words_are_those_of_the_figure():
-    code, (line,) = gated(compared(1.2, 1.3, 1.4), metric=METRICS["energy"])
-    assert (code, lacking(line, "m bf16", "30.0%", "+20.0%", "+40.0%", "5%", "fp32")) == (1, [])
-    _, (line,) = gated(compared(0.7, 0.8, 1.1), metric=METRICS["energy"])
-    assert line.startswith("m bf16, bf16, 20.0% thriftier")
 
 
 def test_two_sessions_that_differ_by_what_days_differ_are_undecided(tmp_path):

@@ -203,26 +203,6 @@ def test_lars_learns_with_steps_of_several_batches(photos):
     assert quality["accuracy"] > 0.34, "of 3 classes"
 
 
-@pytest.mark.slow
-def test_two_processes_in_a_group_sum_as_flat_bit_for_bit(photos, cli_process, tmp_path):
-    settings = {**SMALL, "phases": ONE, "optimizer": "lars", "global_batch": "32", "threads": "1", "lr": "4"}
-    words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-    losses = {}
-    for name, more in {
-        "flat": [],
-        "hierarchical": ["--set", "all_reduce=hierarchical", "--set", "group=2"],
-    }.items():
-        done = cli_process(
-            "run", "--suite", "imagenet", "--models", "small", "--device", "cpu", "--precision", "fp32", "--data",
-            photos, *words, *more, "--full", "--batch", 8, "--processes", "2", "--seed", 1, "--out", f"{name}.csv",
-        )  # fmt: skip
-        frame = load([tmp_path / f"{name}.csv"]).frame
-        assert done.returncode == 0, done.stderr + str(list(frame["reason"]))
-        heads, *lines = json.loads(frame["table"][0])
-        losses[name] = [(line[heads.index("train_loss")], line[heads.index("valid_loss")]) for line in lines]
-    assert losses["hierarchical"] == losses["flat"]
-
-
 def files_of(root, rank, **settings):
     trial = trial_of(root, **settings)
     return Source(replace(trial, rank=rank, case=replace(trial.case, processes=2)))
@@ -314,6 +294,33 @@ def test_one_pool_of_loader_processes_serves_all_phases(photos):
         assert len(list(source.valid(phase, 8, rectangles=phase.rect_val))) >= 3
     assert seen[0]
     assert seen[0] == seen[1] == seen[2]
+
+
+@pytest.mark.parametrize(
+    ("mode", "memory", "again"), [("sampled", 2**40, True), ("sampled", 2**10, False), ("full", 2**40, False)]
+)
+def test_a_sample_reads_the_files_of_its_first_epoch_again_if_they_stay_in_memory(
+    photos, monkeypatch, mode, memory, again
+):
+    monkeypatch.setattr(data, "memory_for_files", lambda: memory)
+    source = Source(trial_of(photos, mode=mode))
+    phase = schedule_of(PHASES).phases[0]
+    read = []
+    make = source.feed.loader.dataset.__class__.__getitem__
+    monkeypatch.setattr(
+        source.feed.loader.dataset.__class__,
+        "__getitem__",
+        lambda self, spec: (read.append(spec.indices), make(self, spec))[1],
+    )
+    epochs = []
+    for epoch in (0, 1):
+        read.clear()
+        for number, _ in enumerate(source.train(epoch, phase, 8)):
+            if number == 1:  # as the clock ends a sample
+                break
+        epochs.append({index for indices in read for index in indices})
+    assert (epochs[0] == epochs[1]) == again
+    assert any("memory" in remark for remark in source.remarks()) == (memory == 2**10)
 
 
 def test_the_order_depends_on_seed_and_epoch_alone(photos):

@@ -154,3 +154,26 @@ def test_batches_by_shape_have_every_image_once():
     assert sorted(index for _, indices in batches for index in indices) == [0, 1, 2, 3, 4]
     assert all(shapes[index] == shape for shape, indices in batches for index in indices)
     assert max(len(indices) for _, indices in batches) == 2
+
+
+def test_a_later_pass_reads_the_files_that_an_earlier_one_has_read():
+    files = images.FilesRead({0})
+    train = [images.Spec("train", indices, 8, 8, 0) for indices in ((1, 2), (3, 4), (5, 6))]
+    passing = files.again(train)
+    assert [next(passing).indices for _ in range(2)] == [(1, 2), (3, 4)]  # a sample ends here
+    later = [images.Spec("train", indices, 9, 9, 0, dice=7) for indices in ((6, 4), (2, 5), (1,))]
+    again = list(files.again(later))
+    assert [spec.indices for spec in again] == [(1, 2), (3, 4), (1,)]
+    assert {(spec.width, spec.dice) for spec in again} == {(9, 7)}
+    # Files of another split, and other copies of them, are others.
+    valid = [images.Spec("valid", (6, 5), 8, 8, 0)]
+    copies = [images.Spec("train", (6, 5), 8, 8, 160)]
+    for specs in (valid, copies, copies[::-1]):
+        assert list(files.again(specs)) == specs
+
+
+def test_the_mean_size_of_a_trees_files(flat):
+    tree = images.read_tree(flat)
+    sizes = [(flat / tree.train.path(index)).stat().st_size for index in range(len(tree.train))]
+    assert images.mean_bytes(flat, tree.train) == pytest.approx(sum(sizes) / len(sizes))
+    assert images.mean_bytes(flat / "nowhere", tree.train) == 0

@@ -1,6 +1,5 @@
 """Goals and ladders: a miss is a row, its time counts, and the limit is where it can be known."""
 
-import runpy
 from dataclasses import replace
 
 import pytest
@@ -120,28 +119,10 @@ def test_the_chart_has_a_bar_per_rung_and_the_limit(tmp_path):
     assert lacking(found.results[0].said, "m1", "m3", "3.00", "fp16", "Tesla V100-SXM2-16GB") == []
 
 
-def test_the_published_ladder_is_charted_and_read_back(cli, request):
-    published = request.path.parents[1] / "results" / "2019-cifar10-ladder-v100.csv"
-    done = cli("compare", published, "--all", "--charts", "charts")
-    assert "38.6" in done.stdout
-    # The chart carries its rows: the same ladder can be read back from it.
-    chart = next(line for line in done.stdout.splitlines() if line.startswith("charts/") and line.endswith(".png"))
-    again = cli("compare", chart, "--only", "ladder")
-    assert "13.7 times as fast" in again.stdout
-
-
 def test_another_figure_than_seconds_makes_no_ladder(tmp_path):
     given = [*rung(1, [10.0]), *rung(2, [5.0])]
     assert "ladder" in {each.study for each in answered(tmp_path, given).sections}
     assert "ladder" not in {each.study for each in answered(tmp_path, given, metric="rate").sections}
-
-
-@pytest.mark.e2e
-def test_the_published_file_is_what_its_script_writes(tmp_path, request):
-    root = request.path.parents[1]
-    runpy.run_path(str(root / "benchmarks" / "published_cifar10.py"))["main"](tmp_path)
-    name = "2019-cifar10-ladder-v100.csv"
-    assert (tmp_path / name).read_text() == (root / "results" / name).read_text()
 
 
 def test_a_ladder_of_one_rung_has_no_chart_of_its_own(tmp_path):

@@ -64,26 +64,6 @@ def test_what_a_lap_holds():
     assert laps.running(58.5) == Lap("train", 3, "timed", 1, 9, 3.5, 0.0, 55.0)
 
 
-def test_whether_anything_is_left():
-    laps = laps_of()
-    assert not laps.nothing_left  # of a pass without any lap there has to be one
-    run(laps, 1, 1.0)
-    assert laps.nothing_left
-    laps.wait = 0.5
-    assert not laps.nothing_left
-    laps.wait = 0.0
-    laps.step(10)
-    assert not laps.nothing_left
-
-
-def test_steps_after_the_last_lap_are_a_shorter_one():
-    laps = laps_of()
-    run(laps, 1, 1.0)
-    rest = Lap("train", 3, "timed", 2, 20, 3.0, 0.5, 51.0)
-    laps.end(rest)
-    assert [lap.seconds for lap in laps.done] == [1.0, 3.0]
-
-
 def test_the_time_that_the_loader_took_to_end_belongs_to_the_last_lap():
     laps = laps_of()
     laps.wait = 0.25

@@ -5,7 +5,6 @@ import torch
 from torch import nn
 from waiting import Waits
 
-from gpubench.training.flops import Work
 from gpubench.training.lars import Lars
 
 LR, MOMENTUM, DECAY, TRUST = 0.5, 0.9, 5e-5, 1e-3
@@ -87,13 +86,3 @@ def test_a_scaled_step_is_the_same_and_an_overflow_changes_nothing_and_nobody_wa
     assert not waits.seen
     for one, other in zip(plain.parameters(), scaled.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
-
-
-def test_a_step_of_many_layers_has_under_a_hundred_operations():
-    model = nn.Sequential(*(nn.Conv2d(4, 4, 3) for _ in range(60)), *(nn.BatchNorm2d(4) for _ in range(60)))
-    for weight in model.parameters():
-        weight.grad = torch.ones_like(weight)
-    optimizer = Lars(model.parameters(), LR, momentum=MOMENTUM, decay=DECAY)
-    with Work() as work:
-        optimizer.step()
-    assert work.calls < 100

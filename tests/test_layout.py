@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gpubench.suite import files
 from gpubench.training import memory_layout
 
 CARDS = {
@@ -29,13 +28,6 @@ def test_channels_last_is_for_tensor_cores(monkeypatch, card, precision):
 def test_other_devices(precision):
     assert memory_layout.fastest(precision, "cpu") == "channels_last"
     assert memory_layout.fastest(precision, "mps:0") == "contiguous"
-
-
-@pytest.mark.parametrize("name", ["resnet", "imagenet", "scaling", "reference"])
-def test_suites_leave_the_layout_open(name):
-    loaded = files.find(name)
-    assert loaded.resolve_params({})["memory_format"] == "auto"
-    assert loaded.resolve_params({"memory_format": "contiguous"})["memory_format"] == "contiguous"
 
 
 def test_what_was_asked_for_is_taken():

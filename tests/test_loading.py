@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import row
 
-from gpubench.rows import files, parse
+from gpubench.rows import parse
 from gpubench.rows import read as loading
 from gpubench.rows import write as records
 from gpubench.rows.read import load
@@ -26,25 +26,6 @@ def good(tmp_path):
     return path
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"", "empty"),
-        (b"a,b,c\n1,2,3\n", "not a gpubench file"),
-        (b"\x00\x01\xff\xfe" * 100, "not a gpubench file"),
-        (b"\x89PNG\r\n\x1a\n" + b"\x00" * 50, "not a gpubench file"),
-    ],
-)
-def test_a_foreign_file_among_good_ones(tmp_path, good, content, words):
-    bad = tmp_path / "bad.csv"
-    bad.write_bytes(content)
-    loaded = load([bad, good, tmp_path / "missing.csv"])
-    assert len(loaded.frame) == 3
-    assert len(loaded.problems) == 2
-    assert words in loaded.problems[0]
-    assert "cannot be read" in loaded.problems[1]
-
-
 def test_numbers_are_read_to_their_last_bit(tmp_path):
     """pandas before 3.1 gets the last bit of some wrong, unless told; a file with a bad line is read in another way."""
     seconds = [5.960464477539063e-08, 0.1 + 0.2, 1 / 3, 123456.78901234567, 5e-324]
@@ -54,24 +35,6 @@ def test_numbers_are_read_to_their_last_bit(tmp_path):
     torn.write_text(torn.read_text() + "1,resnet\n")
     for path in (whole, torn):
         assert load([path]).frame["seconds"].tolist() == seconds
-
-
-def test_a_folder_stands_for_its_csv_files(tmp_path, good):
-    (tmp_path / "notes.txt").write_text("not one of them")
-    (tmp_path / "empty").mkdir()
-    loaded = load([tmp_path, tmp_path / "empty"])
-    assert len(loaded.frame) == 3
-    (problem,) = loaded.problems
-    assert lacking(problem, tmp_path / "empty") == []
-
-
-def test_unknown_and_missing_columns_do_no_harm(tmp_path):
-    path = tmp_path / "old.csv"
-    path.write_text("note,schema,suite,model,precision,status,seconds\nmine,1,a,b,fp32,ok,2.5\n")
-    loaded = load([path])
-    assert loaded.problems == []
-    assert loaded.frame["seconds"][0] == 2.5
-    assert loaded.frame["card"][0] == ""
 
 
 def test_a_spreadsheet_changes_nothing(tmp_path, good):
@@ -441,18 +404,13 @@ def test_columns_that_nobody_asked_for_are_not_read(tmp_path):
     assert set(COLUMNS) - set(frame.columns) == {"model", "seconds", "end"}
 
 
-def test_neighbouring_files_are_read_together_up_to_a_size(tmp_path, monkeypatch):
-    paths = [written(tmp_path, LINE, name=f"{number}.csv") for number in range(4)]
-    size = paths[0].stat().st_size
-    for limit, counts in ((16 << 20, [4]), (2 * size, [2, 2]), (2 * size - 1, [1] * 4), (3 * size, [3, 1])):
-        monkeypatch.setattr(files, "CHUNK_BYTES", limit)
-        assert [len(chunk) for chunk in files.chunks_of(paths, [])] == counts
-
-
-def test_folders_come_in_order_of_names(tmp_path):
+def test_a_folder_stands_for_its_csv_files_in_order_of_names(tmp_path):
     for name in ("b.csv", "a.csv", "c.txt", "d.csv.bak"):
         written(tmp_path, LINE.replace(",b,", f",{name[0]},"), name=name)
-    assert load([tmp_path]).frame["model"].tolist() == ["a", "b"]
+    (tmp_path / "empty").mkdir()
+    loaded = load([tmp_path, tmp_path / "empty"])
+    assert loaded.frame["model"].tolist() == ["a", "b"]
+    assert lacking(loaded.problems[0], tmp_path / "empty") == []
     assert load([tmp_path / "b.csv", tmp_path / "c.txt"]).frame["model"].tolist() == ["b", "c"]
     (problem,) = load([tmp_path / "none.csv"]).problems
     assert problem == f"{tmp_path / 'none.csv'}: cannot be read (No such file or directory)"
@@ -517,19 +475,6 @@ def test_rows_as_the_text_they_were(tmp_path):
     assert seconds_of(load([tmp_path / "none.csv"], keep=True).table()) == []
 
 
-def test_the_text_of_files_that_are_read_at_once(tmp_path):
-    """Written by gpubench itself: nothing is looked at line by line, and the table is byte by byte what was read."""
-    given = [row(trial=0, seconds=2.0, params='a="x,y"'), row(trial=1, seconds=1e-7, reason="ü")]
-    for name, number in (("one.csv", 0), ("two.csv", 1), ("three.csv", 0)):
-        records.append(tmp_path / name, [given[number]])
-    paths = [tmp_path / name for name in ("one.csv", "two.csv", "three.csv")]
-    header, *_ = paths[0].read_bytes().split(b"\n")
-    lines = [path.read_bytes().split(b"\n")[1] for path in paths]
-    loaded = load(paths, keep=True)
-    assert loaded.table() == b"\n".join([header, *lines, b""])
-    assert loaded.table([1]) == b"\n".join([header, lines[1], b""])
-
-
 def test_kept_text_is_that_of_its_row_wherever_the_files_were_read(tmp_path):
     """Files of another header, a torn one and good ones between: every row of the frame has its own line."""
     own = [",".join(COLUMNS)] + [",".join(to_cells(row(trial=n, seconds=n + 0.5))) for n in range(4)]
@@ -574,12 +519,6 @@ def test_a_word_is_no_number_though_all_lines_have_it(tmp_path, text, lines):
     """pandas takes true for 1 where a whole column says so, and nan for nothing."""
     path = written(tmp_path, *[LINE.replace("2.5", text)] * lines)
     assert found(path) == ([], [f", line {number}: not a whole row; left out" for number in range(2, lines + 2)])
-
-
-def test_a_line_that_is_no_text_is_named_where_the_header_is_none_too(tmp_path):
-    path = written(tmp_path, LINE, LINE.replace("2.5", "2?5"), names=NAMES.replace("end", "m?,end"))
-    path.write_bytes(path.read_bytes().replace(b"?", b"\xff").replace(b"true,end", b"true,,end"))
-    assert found(path) == ([2.5], [", line 3: not a whole row; left out"])
 
 
 def test_a_name_with_nan_in_it_is_one(tmp_path):

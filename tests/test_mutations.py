@@ -1,18 +1,12 @@
 """The mistakes that benchmarks/mutations.py makes, by hand: what it changes, what it leaves alone, how it counts."""
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
+from conftest import imported_script
 
 ROOT = Path(__file__).parents[1]
-SPEC = importlib.util.spec_from_file_location("mutations", ROOT / "benchmarks" / "mutations.py")
-assert SPEC
-assert SPEC.loader
-mutations = importlib.util.module_from_spec(SPEC)
-sys.modules["mutations"] = mutations  # dataclasses look their module up
-SPEC.loader.exec_module(mutations)
+mutations = imported_script("mutations")
 
 
 def changed(source):
@@ -37,50 +31,6 @@ def changed(source):
 )
 def test_what_becomes_of_a_line(source, expected):
     assert changed(source) == expected
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        '"""Fewer than 3, or 1 + 1."""',
-        "x: dict[str, int | None]",
-        "def f(a: list['b | c']) -> 'a | b': pass",
-        "raise ValueError('a' if a > 3 else 'b')",
-        "f(f'{a + 3} seconds')",
-        "Verdict = Literal['faster', 'slower']",
-        "x = ['two words', a]",
-        "def f(): return None",
-        "@cache(size=64)\ndef f(): pass",
-        "import a.b as c",
-    ],
-)
-def test_what_is_left_alone(source):
-    assert changed(source) == []
-
-
-def test_a_return_returns_nothing_and_the_other_lines_stay():
-    source = "def f(a):\n    # why\n    return (\n        a\n    )\n"
-    (found,) = mutations.mutations_of("a.py", source, 5, 1)
-    assert (found.line, found.original, found.mutated) == (3, "return ( a )", "return None")
-    assert found.source == "def f(a):\n    # why\n    return None\n"
-
-
-def test_a_file_is_gone_on_with_and_summed_up(tmp_path):
-    path = tmp_path / "mutations.csv"
-    assert mutations.known(path) == {}
-    path.write_text(
-        "module,line,original,mutated,result,seconds\n"
-        'a.py,3,"f(a, b)","f(a, c)",killed,1.5\n'
-        "a.py,4,a < b,(a <= b),survived,2.5\n"
-        "long.py,4,a < b,(a <= b),timeout,20.0\n"
-    )
-    found = mutations.known(path)
-    assert list(found) == [("a.py", "3", "f(a, c)"), ("a.py", "4", "(a <= b)"), ("long.py", "4", "(a <= b)")]
-    assert mutations.summary(list(found.values())).splitlines() == [
-        "a.py       1 killed    1 survived   50%",
-        "long.py    1 killed    0 survived  100%",
-        "all        2 killed    1 survived   67%",
-    ]
 
 
 def test_the_table_names_modules_and_tests_that_there_are():

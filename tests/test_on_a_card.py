@@ -78,10 +78,3 @@ def test_what_is_cut_off_goes_on_until_its_time_is_spent(script, go, in_backgrou
     assert "kept" in (tmp_path / "card/slow.log").read_text()
     assert go(stages) == [("slow", "cut off")], "its time is spent"
     assert go(stages, "--stretch", 2)[1:] == [("slow", "cut off")]
-
-
-def test_what_cannot_go_on_begins_only_where_all_its_time_is_left(script, go, capsys):
-    stages = {"long": script.Stage("this", 300), "short": script.Stage("this", 20)}
-    assert go(stages, "--seconds", script.GRACE_SECONDS + 60) == [("short", "0")]
-    assert f"long: left for a call of {script.GRACE_SECONDS + 300} s or more" in capsys.readouterr().out
-    assert go(stages) == [("short", "0"), ("long", "0")]

@@ -7,7 +7,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from made_answers import NEW, OLD, TABLE, answer, pairs, ratios, result, section
+from made_answers import TABLE, answer, pairs, ratios, result, section
 
 from gpubench.errors import UserError
 from gpubench.rows.embed import table_in
@@ -15,7 +15,6 @@ from gpubench.rows.read import load
 from gpubench.show.charts import FINDINGS
 from gpubench.show.html import grid_of
 from gpubench.show.page import page_of, write
-from gpubench.show.style import BLUE, INK
 from gpubench.studies.section import Bar, BarGroup, Column, Table
 
 ATTACK = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'><svg onload=alert(1)>]]>\x00\x1b"
@@ -91,27 +90,6 @@ def test_ids_are_there_once_and_every_link_has_one(page):
     assert {each["href"][1:] for each in page.all("a", "use") if each["href"].startswith("#")} <= set(ids)
 
 
-def test_what_is_said_first_and_what_is_folded(text, page):
-    order = (
-        "<h1>A trains 2 times as fast as B</h1>",
-        "one run",
-        "Finding 0 ",
-        "Download",
-        'id="section-1"',
-        "a note",
-        "a kind",
-    )
-    places = [text.index(each) for each in order]
-    assert places == sorted(places)
-    assert "3 more" in page.text_in("summary")
-    assert page.text_in("h2") == ["First", "Second", "Third", "Not compared", "Could not be read"]
-    assert {"pairs, 11 results", "pairs", "pairs, 1 result"} <= {
-        " ".join(each.split()) for each in page.text_in("span")
-    }
-    assert not any("open" in each for each in page.all("details"))
-    assert "What a verdict takes." in page.text_in("p")
-
-
 def test_one_section_is_open_and_has_its_charts_to_itself():
     told = result(charts=(pairs(),))
     page = Page(page_of(answer(told, sections=[section(results=(told,))])))
@@ -123,20 +101,6 @@ def test_nothing_to_compare():
     page = Page(page_of(answer(headline="Nothing can be compared: one row.")))
     assert "Nothing can be compared: one row." in page.text_in("p")
     assert page.text_in("h1") == ["Nothing to compare"]
-
-
-def test_charts_are_pictures_in_the_pages_colours(text, page):
-    pictures = page.all("svg")
-    assert len(pictures) == 3  # that of the first result once, above the folded sections
-    assert all(each["role"] == "img" and each["aria-label"] for each in pictures)
-    assert {OLD, NEW, "resnet18", "34.1", "mean"} <= set(page.text_in("text"))
-    assert "Minutes for 30 epochs of CIFAR-100; lower is better" in page.text_in("span")
-    (style,) = page.text_in("style")
-    used = set(re.findall(r"(?:fill|stroke): var\((--\w+)\)", style))
-    assert used == {"--bg", "--ink", "--soft", "--line", "--bar", "--blue", "--same"}
-    assert not set(map(str.lower, [*INK["page"], BLUE["page"]])) & set(re.findall(r"#[0-9a-f]{6}", style))
-    assert "prefers-color-scheme: dark" in style
-    assert len(text) < 60_000
 
 
 def test_tables_sort_by_value_and_keep_their_words(page):

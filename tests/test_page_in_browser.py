@@ -47,26 +47,6 @@ def test_columns_sort_by_value_with_the_keyboard_and_say_so(opened):
     assert "descending" in page.get_by_role("status").inner_text()
 
 
-def test_the_filter_keeps_lines_with_all_words_and_unfolds_them(opened):
-    page = opened(three())
-    page.get_by_label("Show only").fill("resnet18 faster")
-    assert "3 lines match" in page.get_by_role("status").inner_text()
-    assert page.locator("tbody tr:visible").count() == 3
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_needs_no_sideways_scrolling(opened, scheme):
-    whole = section(LONG, charts=(pairs(title=LONG),), notes=("x" * 200,))
-    page = opened(
-        answer(result("y" * 200), sections=[whole]), viewport={"width": 390, "height": 740}, color_scheme=scheme
-    )
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    ink, paper = page.evaluate(
-        "[getComputedStyle(document.querySelector('svg text')).fill, getComputedStyle(document.body).backgroundColor]"
-    )
-    assert ink != paper
-
-
 def test_no_text_of_a_row_runs(opened):
     told = result(ATTACK, (pairs(title=ATTACK, winner=ATTACK),))
     page = opened(answer(told, headline=ATTACK, sections=[section(ATTACK, results=(told,), notes=(ATTACK,))]))

@@ -1,6 +1,6 @@
 """The whole tool on scripted suites: run, resume, interrupt, bad ends, compare. Time is milliseconds here.
 
-One real run is made by every `pytest`; those that are killed are marked e2e (benchmarks/kills.py has many more).
+One real run is made by every `pytest`; those that are killed are of benchmarks/kills.py (test_kills.py).
 """
 
 import contextlib
@@ -87,26 +87,22 @@ def test_a_cpu_that_others_use_is_said_and_marked(cli_process, tmp_path):
     assert {row["marks"] for row in rows_of(tmp_path / "a.csv")} == {"shared"}
 
 
+INSIDE = {"raises": ("failed", "of the suite"), "out_of_memory": ("out_of_memory", "MemoryError")}
+PROCESSES = {"segfault": ("failed", "SIGSEGV"), "hangs": ("timed_out", "time limit of 2 s")}
+
+
 @pytest.mark.parametrize(
-    ("suite", "status", "words"),
-    [
-        ("raises.py", "failed", "of the suite"),
-        ("out_of_memory.py", "out_of_memory", "MemoryError"),
-        pytest.param("segfault.py", "failed", "SIGSEGV", marks=pytest.mark.e2e),
-        pytest.param("hangs.py", "timed_out", "time limit of 2 s", marks=pytest.mark.e2e),
-    ],
+    ("how", "ends"), [("cli", INSIDE), pytest.param("cli_process", PROCESSES, marks=pytest.mark.e2e)]
 )
-def test_every_bad_end_is_a_row_and_exit_4(cli, cli_process, tmp_path, suite, status, words):
-    out = tmp_path / "bad.csv"
-    gpubench = cli_process if suite in {"segfault.py", "hangs.py"} else cli
-    done = gpubench(
-        "run", "--suite", SUITES / suite, "--device", "cpu", "--precision", "fp32", "--quick",
-        "--time-limit", "2s", "--out", out,
+def test_every_bad_end_is_a_row_and_exit_4(request, tmp_path, how, ends):
+    done = request.getfixturevalue(how)(
+        "run", "--suite", SUITES / "bad_ends.py", "--models", ",".join(ends), "--device", "cpu", "--precision", "fp32",
+        "--quick", "--time-limit", "2s", "--out", "bad.csv",
     )  # fmt: skip
     assert done.returncode == 4, done.stderr
-    rows = rows_of(out)
-    assert [row["status"] for row in rows] == [status]
-    assert words in rows[0]["reason"]
+    rows = {row["model"]: row for row in rows_of(tmp_path / "bad.csv")}
+    assert {model: row["status"] for model, row in rows.items()} == {model: end[0] for model, end in ends.items()}
+    assert all(words in rows[model]["reason"] for model, (_, words) in ends.items())
     assert "Traceback" not in done.stderr
 
 
@@ -348,27 +344,6 @@ def test_a_signal_ends_a_run_and_keeps_what_is_finished(tmp_path, end):
     assert statuses == sorted(statuses, key=["ok", "interrupted"].index)
 
 
-@pytest.mark.e2e
-def test_a_killed_run_keeps_its_rows_and_goes_on(cli_process, tmp_path):
-    """SIGKILL when two rows are there; the same command then leaves them as they are and measures the rest."""
-    out = tmp_path / "a.csv"
-    arguments = scripted(out, "--precision", "fp32", "--repeats", 3)
-    process = subprocess.Popen([sys.executable, "-m", "gpubench", *map(str, arguments)], cwd=tmp_path)
-    deadline = time.monotonic() + 60
-    while lines_in(out) < 3 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    process.kill()
-    process.wait()
-    kept = out.read_text().splitlines()[1:3]
-    assert len(kept) == 2
-    assert lines_in(out) < 1 + 6
-    done = cli_process(*arguments)
-    assert done.returncode == 0, done.stderr
-    assert out.read_text().splitlines()[1:3] == kept
-    finished = [(r["model"], r["trial"]) for r in rows_of(out) if r["end"] == "end" and r["status"] == "ok"]
-    assert sorted(finished) == sorted((model, str(trial)) for model in ("long", "short") for trial in range(3))
-
-
 WHAT_A_CHILD_HAS = """
 from gpubench.suite.suite import Suite
 
@@ -387,7 +362,7 @@ def train(trial, clock):
     return {{}}
 
 
-SUITE = Suite(train=train, models=("m",), params={{}}, version=1, torch=False)
+SUITE = Suite(train=train, models=("m", "n"), params={{}}, version=1, torch=False)
 """
 
 
@@ -395,20 +370,17 @@ SUITE = Suite(train=train, models=("m",), params={{}}, version=1, torch=False)
 def test_what_a_child_prints_is_shown_and_its_numbers_are_the_seeds(cli_process, tmp_path):
     (tmp_path / "sched.py").write_text("raise ImportError('the wrong one')")
     (tmp_path / "mine.py").write_text(WHAT_A_CHILD_HAS.format(many=10))
-    said = []
-    for seed in (1, 1, 2):
-        done = cli_process("run", "--suite", "mine.py", "--device", "cpu", "--quick", "--seed", seed, "--out", "a.csv")
-        said.append(re.findall(r"a line of the suite (\S+)", done.stderr))
-        assert said[-1], done.stderr
-        (tmp_path / "a.csv").unlink()
-    assert said[0] == said[1] != said[2]
+    done = cli_process("run", "--suite", "mine.py", "--device", "cpu", "--precision", "fp32", "--quick", "--repeats", 2)
+    printed = re.findall(r"a line of the suite (\S+)", done.stderr)
+    assert len(printed) == 4, done.stderr
+    assert len(set(printed)) == 2, "both models have the seed of their round"
 
 
 @pytest.mark.e2e
 def test_a_cpu_trial_above_the_memory_limit_is_out_of_memory(cli_process, tmp_path):
     (tmp_path / "mine.py").write_text(WHAT_A_CHILD_HAS.format(many=2**29))  # 2 GiB
     limited = ["--memory-limit", "1GiB", "--out", "a.csv"]
-    done = cli_process("run", "--suite", "mine.py", "--device", "cpu", "--quick", *limited)
+    done = cli_process("run", "--suite", "mine.py", "--models", "m", "--device", "cpu", "--quick", *limited)
     assert done.returncode == 4, done.stderr
     assert {row["status"] for row in rows_of(tmp_path / "a.csv")} == {"out_of_memory"}
 
@@ -485,9 +457,3 @@ SUITE = Suite(train=train, models=("m",), params={}, version=1, torch=False)
     )
     cli("run", "--suite", leaky, "--device", "cpu", "--precision", "fp32", "--quick", "--out", out)
     assert "~/secret.bin" in rows_of(out)[0]["reason"]
-
-
-def test_the_columns_of_laps_are_nothing_to_compare_by(cli, tmp_path):
-    done = cli("compare", *(Path(__file__).parents[1] / "results").glob("*.csv"), "--by", "laps")
-    assert done.returncode == 2
-    assert "--by laps" in done.stderr

@@ -166,13 +166,3 @@ def test_a_model_gets_the_weights_of_its_precision(name, linear, norm, affine):
     assert mode.input(torch.ones(2, 4)).dtype == linear
     assert mode.input(torch.ones(2, dtype=torch.int64)).dtype == torch.int64
     assert model(mode.input(torch.ones(2, 4))).dtype == linear
-
-
-def test_the_watch_sees_into_a_compiled_model():
-    model = nn.Linear(16, 8)
-    model.compile(backend="aot_eager")
-    step(model, torch.randn(4, 16), mode_of("bf16", "cpu"))
-    watch = OperandWatch()
-    with watch:
-        step(model, torch.randn(4, 16), mode_of("bf16", "cpu"))
-    assert watch.check("bf16").startswith("operands matmul bfloat16")

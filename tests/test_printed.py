@@ -154,7 +154,7 @@ def lines_of(hostile):
         ],
         "submit": [[hostile], [picture]],
         "doctor": [[hostile, "--against", picture]],
-        "list": [["--suite", suite], ["--suite", broken], ["--suite", picture]],
+        "list": [[suite], [broken], [picture]],
         "show": [[suite], [broken], [picture]],
         "cards": [[f"z{STEERS}"], ["--price", picture], ["--relative-to", f"z{STEERS}"]],
         "site": [[hostile, "-o", hostile.with_name("s\x1b\u202e")], [picture, "-o", hostile.with_name("p\x1b")]],

@@ -1,7 +1,5 @@
 """Other figures than seconds, prices, filters, and the forms a table can take."""
 
-import csv
-import io
 import json
 
 import pytest
@@ -10,12 +8,11 @@ from rows import row, rows
 from typer.testing import CliRunner
 
 from gpubench.analysis.compare import Question, compare
-from gpubench.analysis.metrics import METRICS, metric_named, read_prices
+from gpubench.analysis.metrics import METRICS, read_prices
 from gpubench.cli.app import app
 from gpubench.errors import UserError
 from gpubench.rows import write as records
-from gpubench.show.terminal import everything, screen
-from gpubench.show.text import FORMATS, rendered
+from gpubench.show.text import rendered
 from gpubench.studies.answer import answer
 
 FAST = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]
@@ -82,25 +79,6 @@ def test_the_worst_card_per_dollar_is_the_baseline(path, prices):
     (comparison,) = [c for c in result.comparisons if c.axis == "card"]
     assert comparison.other_name == "RTX 2080 Ti"
     assert comparison.ratio.inverse.value == pytest.approx(0.36 / 0.1 / 2, rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("metric", "heading"),
-    [("seconds", "speedup"), ("rate", "speedup"), ("memory", "times smaller"), ("accuracy", "ratio")],
-)
-def test_a_gain_says_what_of(metric, heading):
-    assert metric_named(metric).gain == heading
-
-
-@pytest.mark.parametrize(("metric", "figures"), [("rate", {"500", "1000"}), ("accuracy", {"90.00%", "80.00%"})])
-def test_the_figure_stands_in_its_table_once(cli, tmp_path, metric, figures):
-    fast = [row(trial=n, samples_per_second=1000.0, accuracy=0.8, precision="fp16") for n in range(6)]
-    slow = [row(trial=n, samples_per_second=500.0, accuracy=0.9) for n in range(6)]
-    records.append(tmp_path / "rows.csv", [*slow, *fast])
-    said = cli("compare", "rows.csv", "--metric", metric, "--all").stdout
-    cases = said[said.index("\ncases") :].partition("\n\n")[0]
-    assert figures <= set(cases.replace(",", "").split())
-    assert cases.count({"rate": "samples/s", "accuracy": " accuracy "}[metric]) == 1
 
 
 def test_a_rate_is_faster_where_it_is_higher(tmp_path):
@@ -249,13 +227,6 @@ def test_time_to_goal_has_no_verdict_where_runs_missed_it(tmp_path):
     assert any("83% and 100% of the runs reached the goal" in note for note in undecided.notes)
 
 
-def test_what_has_not_the_figure_is_said_to_lack_it(tmp_path):
-    path = tmp_path / "rows.csv"
-    records.append(path, [*rows(FAST), row(model="resnet34", samples_per_second=None)])
-    (line,) = compare([path], Question(metric="rate")).left_out
-    assert "ok, but without rate" in line
-
-
 @pytest.mark.parametrize(("metric", "gain"), [("seconds", "speedup"), ("rate", "speedup"), ("accuracy", "ratio")])
 def test_a_gain_is_above_1_where_the_subject_is_better(tmp_path, metric, gain):
     """The subject has half the seconds, twice the rate and, of accuracy, half."""
@@ -294,59 +265,6 @@ def test_metrics_that_no_row_has_say_what_they_need(path):
         with pytest.raises(UserError, match=words):
             compare([path], Question(metric=name))
     assert "seconds" in METRICS
-
-
-MEDIANS = [200.05, 100.025, 62.515625]
-"""By hand, of the three cases of `path`: the card is twice, its mixed precision 1.6 times as fast as its fp32."""
-
-
-def test_every_format_holds_the_same_answer(path):
-    said = answer([path], Question())
-    texts = {name: rendered(said, name) for name in FORMATS}
-    texts["terminal"] = "\n".join([*screen(said), *everything(said, 200)])
-    assert set(texts) == {"terminal", "markdown", "csv", "json"}
-
-    found = [" ".join(line.split()) for line in texts["terminal"].splitlines()]
-    for words in (
-        "GTX 1080 Ti fp32 200.1 199.6 to 200.4 250",
-        "RTX 2080 Ti fp32 100.0 99.80 to 100.2 500",
-        "RTX 2080 Ti fp16 62.52 62.37 to 62.62 500",
-        "RTX 2080 Ti (a) GTX 1080 Ti fp32 2.00 1.69 to 2.36",
-        "fp16 fp32 RTX 2080 Ti 1.600 1.597 to 1.603",
-    ):
-        assert any(words in line for line in found), texts["terminal"]
-
-    cells = [[cell.strip() for cell in line.split("|")] for line in texts["markdown"].splitlines()]
-    for words in (
-        ["GTX 1080 Ti", "fp32", "64 (fixed)", "200.1 (199.6 to 200.4)"],
-        ["RTX 2080 Ti", "fp32", "64 (fixed)", "100.0 (99.80 to 100.2)"],
-        ["RTX 2080 Ti", "fp16", "64 (fixed)", "62.52 (62.37 to 62.62)"],
-        ["RTX 2080 Ti", "GTX 1080 Ti", "fp32", "", "2.00 (1.69 to 2.36)", "faster"],
-        ["fp16", "fp32", "", "RTX 2080 Ti", "1.600 (1.597 to 1.603)", "faster"],
-    ):
-        assert any(words == line[2 : 2 + len(words)] for line in cells), texts["markdown"]
-
-    lines = list(csv.DictReader(io.StringIO(texts["csv"])))
-    cases = [line for line in lines if line["table"] == "cases"]
-    assert [float(line["seconds"]) for line in cases] == MEDIANS
-    assert [float(line["seconds low"]) for line in cases] == [199.6, 99.8, pytest.approx(99.8 / 1.6)]
-    speedups = [line for line in lines if line["table"] == "speedups"]
-    assert [(float(line["speedup"]), line["verdict"]) for line in speedups] == [
-        (pytest.approx(2), "faster"), (pytest.approx(1.6), "faster"),
-    ]  # fmt: skip
-    assert [line["sentence"] for line in lines if line["table"] == "results"] == [
-        each.sentence for each in said.results
-    ]
-
-    whole = json.loads(texts["json"])
-    assert (whole["version"], whole["headline"], whole["metric"], whole["unit"]) == (2, said.headline, "seconds", "s")
-    assert [line["seconds"]["value"] for line in table_of(said, "cases")] == MEDIANS
-    assert table_of(said, "evidence")[0]["values"] == pytest.approx([200, 200.2, 200.4, 199.8, 199.6, 200.1])
-    assert [(c["speedup"]["value"], c["verdict"]) for c in table_of(said, "speedups")] == [
-        (pytest.approx(2), "faster"), (pytest.approx(1.6), "faster"),
-    ]  # fmt: skip
-    for text in texts.values():
-        assert lacking(text, "RTX 2080 Ti", "2.00", "GTX 1080 Ti", "fp32") == []
 
 
 def test_markdown_and_csv_escape(tmp_path):

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 import torch
+from conftest import gpubench_in
 
 from gpubench.rows.read import load
 from gpubench.training import process_group
@@ -20,63 +21,44 @@ SUITES = Path(__file__).parent / "suites"
 pytestmark = pytest.mark.e2e
 
 
-ASKED = [
-    *("--suite", str(SUITES / "ranks.py"), "--device", "cpu", "--precision", "fp32", "--processes", "2"),
-    *("--out", "a.csv"),
-]
+ASKED = ("--suite", SUITES / "ranks.py", "--device", "cpu", "--precision", "fp32", "--processes", 2, "--out", "a.csv")
 
 
-def started_run(folder):
-    """A run of two processes that hang."""
-    command = [sys.executable, "-m", "gpubench", "run", *ASKED, "--set", "what=hangs"]
-    return subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL)
+@pytest.fixture(scope="module")
+def frame(tmp_path_factory):
+    """The rows by model of one run in which most things that can happen do happen. No process may be left."""
+    folder = tmp_path_factory.mktemp("ranks")
+    models = "mlp,slow,raises,killed,leaves"
+    done = gpubench_in(folder, "run", *ASKED, "--full", "--models", models, "--time-limit", "120s")
+    assert done.returncode == 4, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    return load([folder / "a.csv"]).frame.set_index("model")
 
 
-@pytest.fixture
-def trial(cli_process, tmp_path, left_over):
-    """Runs tests/suites/process_group.py with these --set values; returns the rows. No process may be left."""
-
-    def run(*arguments, **settings):
-        pairs = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-        done = cli_process("run", *ASKED, "--quick", *arguments, *pairs)
-        assert "Traceback" not in done.stderr, done.stderr
-        assert done.stdout == ""
-        assert not left_over()
-        return load([tmp_path / "a.csv"]).frame
-
-    return run
-
-
-def test_the_row_says_how_many_and_how_they_talk(trial):
-    row = trial("--time-limit", "120s").iloc[0]
+def test_the_row_says_how_many_and_how_they_talk(frame):
+    row = frame.loc["mlp"]
     assert row["status"] == "ok", row["reason"]
     assert (row["processes"], row["nodes"], row["backend"], row["interconnect"]) == (2, 1, "gloo", "loopback")
     assert row["rank_spread"] >= 0
     assert row["communication_share"] < 1
-    assert row["samples"] == 2 * 8 * row["samples"] // 16 > 0
+    assert row["samples"] == 202
+    assert f"threads={row['threads']:.0f}" in row["params"]
 
 
-def test_every_number_of_processes_has_the_same_threads(trial):
-    frame = trial("--processes", "1,2")
-    assert list(frame["status"]) == ["ok", "ok"], list(frame["reason"])
-    assert set(frame["processes"]) == {1, 2}
-    assert frame["threads"].nunique() == 1
-    assert frame["params"].nunique() == 1
-    assert f"threads={frame['threads'][0]:.0f}" in frame["params"][0]
+def test_two_processes_train_as_one_does_though_they_share_the_last_step_unequally(cli, frame, tmp_path):
+    """Of 101 samples in steps of 16 it has 5, of which one process has 3."""
+    done = cli("run", *ASKED, "--full", "--models", "mlp", "--processes", 1, "--batch", 16)
+    assert done.returncode == 0, done.stderr
+    alone = load([tmp_path / "a.csv"]).frame.iloc[0]
+    assert (alone["samples"], alone["processes"]) == (202, 1)
+    assert frame.loc["mlp"]["loss"] == pytest.approx(alone["loss"], rel=1e-5)
 
 
-def test_a_straggler_is_named(trial):
-    row = trial(what="slow", who=1).iloc[0]
-    assert row["status"] == "ok", row["reason"]
+def test_a_straggler_is_named_and_a_goal_that_all_miss_is_the_groups_row(frame):
+    row = frame.loc["slow"]
     assert row["straggler"].startswith("rank 1 (node 0): ")
     assert row["rank_spread"] > 1
-
-
-def test_a_goal_that_all_miss_is_the_groups_row(cli_process, tmp_path, left_over):
-    done = cli_process("run", *ASKED, "--full", "--set", "goal=99")
-    assert done.returncode == 4, done.stderr
-    assert not left_over()
-    row = load([tmp_path / "a.csv"]).frame.iloc[0]
     assert row["status"] == "goal_missed"
     assert row["reason"].startswith("loss ")
     assert "the goal is 99" in row["reason"]
@@ -85,36 +67,34 @@ def test_a_goal_that_all_miss_is_the_groups_row(cli_process, tmp_path, left_over
 
 
 @pytest.mark.parametrize(
-    ("what", "status", "words"),
+    ("what", "words"),
     [
-        ("raises", "failed", ["rank 1: ValueError: no good (line"]),
-        pytest.param("full", "out_of_memory", ["rank 1: MemoryError"], marks=pytest.mark.slow),
-        ("killed", "failed", ["rank 1: ended by SIGKILL"]),
-        pytest.param("agent", "failed", ["SIGKILL"], marks=pytest.mark.slow),
-        ("hangs", "timed_out", ["rank 0", "waited in vain", "no answer from rank 1"]),
-        ("leaves", "", ["rank"]),
+        ("raises", ["rank 1: ValueError: no good (line"]),
+        ("killed", ["rank 1: ended by SIGKILL"]),
+        ("leaves", ["rank"]),
     ],
 )
-def test_what_one_process_does_to_the_others_is_a_row(trial, what, status, words):
-    row = trial("--time-limit", "60s", what=what).iloc[0]
-    assert row["status"] == status or (not status and row["status"] != "ok"), row["reason"]
+def test_what_one_process_does_to_the_others_is_a_row(frame, what, words):
+    row = frame.loc[what]
+    assert row["status"] == "failed" or (what == "leaves" and row["status"] != "ok"), row["reason"]
     assert all(word in row["reason"] for word in words), row["reason"]
 
 
-def test_gradients_are_those_of_one_process(cli, cli_process, tmp_path):
-    """On the same step of 10 samples, which three processes share unequally."""
-    found = {}
-    for run, processes, batch in ((cli, 1, 10), (cli_process, 3, 4)):
-        to = tmp_path / f"{processes}.pt"
-        done = run(
-            "run", "--suite", SUITES / "gradients.py", "--device", "cpu", "--precision", "fp32", "--full",
-            "--batch", batch, "--processes", processes, "--set", f"to={to}",
-            "--out", f"{processes}.csv",
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        found[processes] = torch.load(to, weights_only=True)
-    for name, grad in found[1].items():
-        torch.testing.assert_close(found[3][name], grad, rtol=1e-4, atol=1e-6, msg=name)
+@pytest.mark.parametrize(
+    ("what", "status", "words"),
+    [
+        ("hangs", "timed_out", ["rank 0", "waited in vain", "no answer from rank 1"]),
+        pytest.param("full", "out_of_memory", ["rank 1: MemoryError"], marks=pytest.mark.slow),
+        pytest.param("agent", "failed", ["SIGKILL"], marks=pytest.mark.slow),
+    ],
+)
+def test_no_process_is_left_of_a_group_that_hangs_or_ends(cli_process, tmp_path, left_over, what, status, words):
+    done = cli_process("run", *ASKED, "--quick", "--models", what, "--time-limit", "60s")
+    assert "Traceback" not in done.stderr, done.stderr
+    assert not left_over()
+    row = load([tmp_path / "a.csv"]).frame.iloc[0]
+    assert row["status"] == status, row["reason"]
+    assert all(word in row["reason"] for word in words), row["reason"]
 
 
 @pytest.mark.parametrize("pipeline", ["device", pytest.param("workers", marks=pytest.mark.slow)])
@@ -130,26 +110,18 @@ def test_resnet_trains_in_two_processes(cli_process, tmp_path, pipeline):
     assert row["samples"] == 64  # a lone last image cannot be shared by two BatchNorms
 
 
-def test_no_process_outlives_a_killed_run(tmp_path, left_over):
-    parent = started_run(tmp_path)
+def test_a_run_listens_on_loopback_alone_and_no_process_outlives_it(tmp_path, left_over):
+    command = [sys.executable, "-m", "gpubench", "run", *map(str, ASKED), "--models", "hangs"]
+    parent = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    listening = {}
     deadline = time.monotonic() + 60
-    # the parent, the agent, who watches over it, and its two processes
-    while len(left_over(0)) < 5 and time.monotonic() < deadline:
-        time.sleep(0.2)
-    parent.kill()
-    parent.wait()
-    assert time.monotonic() < deadline
-    assert not left_over()
-
-
-def test_nothing_listens_beyond_loopback(tmp_path, left_over):
-    parent = started_run(tmp_path)
     try:
-        listening = {}
         # The store's socket, and those of two processes that have joined the group and then hang.
-        wait_until(lambda: len(listening) >= 3, lambda: listening.update(listening_sockets(left_over(0))))
-        time.sleep(1)
-        listening.update(listening_sockets(left_over(0)))
+        while len(listening) < 3:
+            assert time.monotonic() < deadline
+            listening.update(listening_sockets(left_over(0)))
+            time.sleep(0.2)
+        assert len(left_over(0)) >= 5, "the parent, the child that describes the machine, the agent and two processes"
     finally:
         parent.kill()
         parent.wait()
@@ -166,14 +138,6 @@ def listening_sockets(processes):
                 if connection.status == psutil.CONN_LISTEN:
                     sockets[connection.laddr] = process.pid
     return sockets
-
-
-def wait_until(done, look, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline
-        look()
-        time.sleep(0.2)
 
 
 def test_gradients_are_views_of_what_is_sent(monkeypatch):

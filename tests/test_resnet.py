@@ -1,7 +1,6 @@
 """The resnet suite, small: it trains through fastai's Learner, in every recipe, pipeline and precision."""
 
 import copy
-import json
 import math
 from dataclasses import replace
 
@@ -286,22 +285,6 @@ def test_fp16_weights(monkeypatch, name, recipe):
     assert "convolution float16" in watch.check(name)
     assert precision.check_weights(name, clock.notes.weights)
     assert (clock.notes.loss_scale, clock.notes.nonfinite_losses) == (128, 0)
-
-
-@pytest.mark.e2e
-def test_a_trial_end_to_end_on_synthetic_data(cli, tmp_path):
-    done = cli(
-        "run", "--suite", "resnet", "--models", "resnet18", "--precision", "both", "--device", "cpu", "--quick",
-        "--synthetic", "--batch", "8", "--set", "image_size=32", "--out", "a.csv",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    frame = load([tmp_path / "a.csv"]).frame
-    assert list(frame["status"]) == ["ok", "ok"]
-    assert set(frame["precision"]) == {"fp32", "bf16"}
-    assert set(frame["data"]) == {"synthetic"}
-    assert frame["accuracy"].isna().all()
-    assert frame["precision_proof"].str.contains("operands").all()
-    assert all(json.loads(laps) for laps in frame["laps"])
 
 
 @pytest.mark.realdata

@@ -19,7 +19,7 @@ from gpubench.show.terminal import MOST, screen
 from gpubench.show.wrap import WIDTH
 from gpubench.studies import words
 from gpubench.studies.answer import answer, headline
-from gpubench.studies.section import Answer, Part, Result, in_order
+from gpubench.studies.section import Answer, Result, in_order
 
 RESULTS = Path(__file__).parents[1] / "results"
 SLOW = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
@@ -148,50 +148,6 @@ def test_what_a_result_is_based_on(changes, basis):
     assert made.sentence == f"{made.said} ({made.basis})."
 
 
-SMALLER = {"peak_memory_bytes": 2**30}
-LARGER = {"peak_memory_bytes": 2**31}
-
-
-@pytest.mark.parametrize(
-    ("own", "options", "said"),
-    [
-        ((rows(FAST), rows(SLOW, **TI)), {}, "RTX 2080 Ti trains 2.00 times as fast as GTX 1080 Ti in fp32"),
-        (
-            (rows(FAST[:1], precision="fp16-master"), rows(SLOW[:1])),
-            {},
-            "Mixed precision is 2.00 times as fast as fp32 on RTX 2080 Ti",
-        ),
-        (
-            (rows([90.0, 110.0, 100.0, 95.0, 104.0, 99.0], precision="bf16"), rows(SLOW)),
-            {},
-            "bf16 may be 1.01 times as fast as fp32 on RTX 2080 Ti",
-        ),
-        (
-            (rows(SLOW, **SMALLER, precision="bf16"), rows(SLOW, **LARGER)),
-            {"metric": "memory"},
-            "bf16 is 2.00 times as small as fp32 on RTX 2080 Ti in peak GiB",
-        ),
-        (
-            (rows(SLOW, samples_per_second=50.0), rows(SLOW, samples_per_second=25.0, **TI)),
-            {"metric": "rate"},
-            "RTX 2080 Ti trains 2.00 times as fast as GTX 1080 Ti in fp32",
-        ),
-        (
-            (rows([8.0], rung=1, model="first", studies="ladder"), rows([4.0], rung=2, model="last", studies="ladder")),
-            {},
-            "The steps from first to last make training 2.00 times as fast in fp32 on RTX 2080 Ti",
-        ),
-        (
-            tuple(rows([1.0], processes=n, samples_per_second=r, session=f"s{n}") for n, r in ((1, 10.0), (8, 64.0))),
-            {},
-            "8 processes train 6.40 times as fast as 1 on RTX 2080 Ti: scaling efficiency 80%",
-        ),
-    ],
-)
-def test_a_result_in_words(tmp_path, own, options, said):
-    assert said in [each.said for each in found(tmp_path, *own, **options)]
-
-
 def test_results_that_read_alike_say_in_what_they_differ(tmp_path):
     small, large = {"params": "epochs=1 width=8"}, {"params": "epochs=1 width=64"}
     bf16 = {"precision": "bf16"}
@@ -218,18 +174,6 @@ def test_times_as_people_say_them(seconds, text):
 def test_the_headline_names_what_the_same_models_ran():
     results = [result(value=2.0), result(value=1.5, precision="fp16"), result(value=1.2, models=("a", "b"))]
     assert lacking(headline(results), "A", "2.00", "B", "fp32", "1.50", "fp16") == []
-
-
-@pytest.mark.parametrize("name", ["markdown", "json", "csv"])
-def test_every_result_is_in_every_format_that_holds_an_answer(cli, name):
-    files = [*RESULTS.glob("20[0-9][0-9]-*.csv")]
-    done = cli("compare", *files, "--format", name)
-    said = answer(files, Question())
-    assert len(said.results) > MOST
-    text = done.stdout.replace('""', '"').replace('\\"', '"').replace("\\u00b1", "±").replace("\\|", "|")
-    for each in said.results:
-        assert each.sentence in text.replace("\\[", "["), each
-        assert name != "markdown" or f"| {each.what}" in text
 
 
 def test_a_first_look_does_not_join_what_is_compared(cli, tmp_path):
@@ -337,15 +281,6 @@ def test_a_batch_that_learnt_nothing_is_no_crash(tmp_path, accuracies):
     assert one.figure == f"{(accuracies[1] - accuracies[0]) * 100:+.1f} pt"
 
 
-@pytest.mark.parametrize(
-    "arguments", [("--metric", "memory"), ("--metric", "rate"), ("--by", "torch"), ("--by", "data")]
-)
-def test_ladders_and_scaling_answer_no_other_question(cli, arguments):
-    said = cli("compare", *RESULTS.glob("20[0-9][0-9]-*.csv"), *arguments).stdout
-    assert "tta" not in said.partition("Charts:")[0]
-    assert " pt " not in said.partition("Charts:")[0]
-
-
 def test_other_columns_are_named(tmp_path):
     master = {"precision": "fp16-master"}
     (one,) = found(tmp_path, rows(FAST, **master), rows(SLOW, **master, torch="2.6.0", session="s2"), by="torch")
@@ -393,12 +328,3 @@ def test_no_name_steers_the_terminal_or_leaves_the_screen(name):
 def test_the_screen_is_ascii_where_names_are():
     long = [result(subject="A" * 90, baseline="B" * 90, settings=("c" * 90,))]
     assert "\n".join(lines_of(long)).isascii()
-
-
-def test_seven_models_and_ten_sentences_become_a_table():
-    parts = tuple(Part(f"m{number}", 60.0, 120.0, 2.0) for number in range(7))
-    cards = [result(parts=parts), result(parts=parts, precision="mixed precision")]
-    precisions = [result(kind="precision", subject=f"p{number}", precision="", place="X" * 30) for number in range(10)]
-    lines = lines_of([*cards, *precisions])
-    assert len(lines) <= 25
-    assert any(line.startswith(" speedup") for line in lines)

@@ -62,6 +62,21 @@ def test_a_figure_that_its_column_may_not_hold_is_left_out_and_said():
     assert lacking(row.reason, "went well", "loader_wait", "-0.5", "accuracy", "94.0") == []
 
 
+@pytest.mark.parametrize(
+    ("band", "later", "ends"),
+    [
+        (None, 1.0, (None, None)),
+        ((0.8, 1.25), 1.0, (80.0, 125.0)),
+        (None, 1.1, (100.0, 110.0)),
+        ((0.8, 1.25), 1.1, (80.0, 137.5)),
+        ((0.8, 1.25), 0.9, (72.0, 125.0)),
+    ],
+)
+def test_the_interval_of_a_projection_has_the_suites_band_and_the_samples_trend(band, later, ends):
+    row = made(replace(DONE, seconds=100.0, measured=False, later_ratio=later), band=band)
+    assert (row.seconds_low, row.seconds_high) == ends
+
+
 def test_every_column_of_a_row():
     assert asdict(made()) == {
         **asdict(Row()), **asdict(CARD), **asdict(HOST),

@@ -6,7 +6,7 @@ import pytest
 from facts import lacking
 
 from gpubench.suite.trial import Lap
-from gpubench.training.clock.sampling import Stop, drift, sampling_for
+from gpubench.training.clock.sampling import Stop, drift, sampling_for, trend, without_slow_start
 
 
 def lap(seconds, samples=10, steps=1):
@@ -168,3 +168,35 @@ def timed(*seconds, samples=10):
 )
 def test_a_drift(laps, words):
     assert drift(laps) == words
+
+
+def paced(*seconds, epoch=0, began=0.0):
+    """Timed laps of ten samples, one after another."""
+    starts = [began + sum(seconds[:number]) for number in range(len(seconds))]
+    return [Lap("train", epoch, "timed", 1, 10, each, 0.0, start) for each, start in zip(seconds, starts, strict=True)]
+
+
+def test_a_trend_is_the_change_of_step_times_in_a_second():
+    rising = [1.0]
+    for _ in range(9):
+        rising.append(rising[-1] * 1.01)
+    assert trend(paced(*rising)) == pytest.approx(0.01, rel=0.1)
+    assert trend(paced(*reversed(rising))) == pytest.approx(-0.01, rel=0.1)
+    assert trend(paced(*rising[:7])) == 0  # too few
+    assert trend([replace(each, earlier=True) for each in paced(*rising)]) == 0  # of another process's clock
+
+
+def test_scatter_and_a_single_slow_lap_are_no_trend():
+    assert trend([]) == 0
+    assert trend(paced(*[1.0] * 10)) == 0
+    assert trend(paced(1.0, 1.03, 0.99, 1.02, 1.0, 1.04, 0.98, 1.03, 1.01, 1.02)) == 0
+    assert trend(paced(*[1.0] * 9, 4.0)) == 0
+
+
+def test_a_first_epoch_counts_as_a_start_only_if_it_is_slower():
+    slow, fast = paced(*[2.0] * 4), paced(*[1.0] * 4, epoch=1, began=8.0)
+    assert without_slow_start([*slow, *fast]) == fast
+    rising = [*paced(*[1.0] * 4), *paced(*[2.0] * 4, epoch=1, began=4.0)]
+    assert without_slow_start(rising) == rising
+    assert without_slow_start(slow) == slow
+    assert without_slow_start([]) == []

@@ -166,13 +166,6 @@ def test_the_command_prints_each_check_and_ends_with_the_verdict(cli, monkeypatc
     assert cli("selftest", "--device", "all,cpu").returncode == 2
 
 
-def test_the_verdict_is_one_line_to_quote():
-    lines = verdict([SelftestCheck("timer", True, "fine"), SelftestCheck("A/A", True, "same")], "Some CPU")
-    assert lines[-1].endswith("selftest on Some CPU: PASSED, 2 of 2 checks")
-    lines = verdict([SelftestCheck("timer", True, "fine"), SelftestCheck("A/A", False, "slower")], "Some CPU")
-    assert lacking(lines[-1], "FAILED (A/A)") == []
-
-
 def options(**changes):
     settings = {"width": "64", "steps": "20"}
     return Options(
@@ -181,7 +174,7 @@ def options(**changes):
     )  # fmt: skip
 
 
-@pytest.mark.e2e
+@pytest.mark.usefixtures("cli")
 def test_precisions_are_proved_and_a_lie_is_caught(tmp_path):
     cpu = next(device for device in devices_of(described()["facts"]) if device.kind == "cpu")
     precisions, label = selftest._precisions(options(), cpu, tmp_path)

@@ -1,21 +1,13 @@
 """The claims of docs/research/tested.md about verdicts, at reduced size: benchmarks/simulation.py has them in full."""
 
-import importlib.util
 import math
-import sys
-from pathlib import Path
 
 import pytest
+from conftest import imported_script
 
 from gpubench.runner.options import SAMPLED_REPEATS
 
-PATH = Path(__file__).parents[1] / "benchmarks" / "simulation.py"
-SPEC = importlib.util.spec_from_file_location("simulation", PATH)
-assert SPEC
-assert SPEC.loader
-simulation = importlib.util.module_from_spec(SPEC)
-sys.modules["simulation"] = simulation  # dataclasses look their module up
-SPEC.loader.exec_module(simulation)
+simulation = imported_script("simulation")
 Noise = simulation.Noise
 
 
@@ -105,3 +97,35 @@ def test_a_t_test_over_laps_would_fail():
         naive = simulation.naive(200, processes, Noise(0.02))
         assert naive.covered < 0.7
         assert naive.false_verdict > 0.05
+
+
+@pytest.mark.parametrize("cold", [0.02, 0.1])
+def test_a_sample_of_files_that_are_cold_once_projects_the_whole_run(cold):
+    now, before = (simulation.projections(20, simulation.Disturbance(cold, reread), 0.01) for reread in (True, False))
+    assert now.ratio == pytest.approx(1, abs=0.01)
+    assert (now.wrong, now.marked) == (0, 0)
+    assert before.ratio > 1.1
+    assert before.wrong == 1
+
+
+@pytest.mark.parametrize(("seconds", "sd"), [(300, 0.0), (30, 0.001)])
+def test_heat_that_the_laps_show_is_marked_and_in_the_interval(seconds, sd):
+    heat = simulation.projections(20, simulation.Disturbance(heat=0.1, heating_seconds=seconds), sd)
+    assert heat.ratio < 0.94
+    assert (heat.wrong, heat.marked, heat.covered) == (0, 1, 1)
+
+
+def test_what_a_sample_cannot_see_is_as_large_as_the_docs_have_it():
+    heat, pause = (
+        simulation.projections(20, disturbance, 0.01)
+        for disturbance in (simulation.Disturbance(heat=0.1), simulation.Disturbance(pause=3.0))
+    )
+    assert heat.ratio == pytest.approx(0.93, abs=0.01)
+    assert pause.ratio == pytest.approx(0.95, abs=0.01)
+
+
+@pytest.mark.parametrize("sd", [0.0, 0.001, 0.01])
+def test_a_steady_run_is_not_marked(sd):
+    even = simulation.projections(100, simulation.Disturbance(), sd)
+    assert (even.wrong, even.covered) == (0, 1)
+    assert even.marked <= 0.02

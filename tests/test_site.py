@@ -87,21 +87,6 @@ def test_no_page_asks_anything_of_a_network_and_none_is_large(site, folder):
         assert policy.endswith("; base-uri 'none'; form-action 'none'")
 
 
-def test_the_first_page_has_the_ranking_first(site, folder):
-    text = (folder / "index.html").read_text()
-    order = (
-        "Of 65 measured cards",
-        'id="filters"',
-        'id="published"',
-        'id="cases"',
-        'id="results"',
-        'href="suite/resnet.html#section-1"',
-    )
-    places = [text.index(part) for part in order]
-    assert places == sorted(places)
-    assert "RTX 2080 Ti trains 1.42 times as fast as GTX 1080 Ti" in text
-
-
 def test_the_page_of_a_card_links_to_its_neighbours(site):
     page = site["card/rtx-4090.html"]
     linked = [text for text in page.text_in("a") if text in {line.card for line in ranking.rank().ranked}]
@@ -226,15 +211,6 @@ def test_rows_and_published_figures_are_never_one_table(folder, site):
     assert all(re.match(r"https://github\.com/[^/]+/[^/]+/blob/[0-9a-f]+/", each["source"][1]) for each in figures)
 
 
-def test_lines_have_what_the_filters_offer(site, folder):
-    index = site["index.html"]
-    options = [text for text in index.text_in("option") if text != "all"]
-    lines = table(folder, "index.html", "cases")
-    for name in ("suite", "precision", "card"):
-        assert {each["attributes"][f"data-{name}"] for each in lines} <= set(options)
-    assert [each["data-filter"] for each in index.all("select")] == ["suite", "precision", "card"]
-
-
 def test_the_rows_beside_it_are_the_files(site, folder):
     lines = list(csv.DictReader(io.StringIO((folder / "rows.csv").read_text())))
     given = [
@@ -347,30 +323,6 @@ def test_ranks_are_among_comparable_cases(tmp_path):
         for each in table(tmp_path / "site", "index.html", "cases")
     }
     assert places == {("bf16", "64 (fixed)"): "1 of 2", ("fp32", "64 (fixed)"): "2 of 2", ("fp32", "128 (fixed)"): ""}
-
-
-def test_two_alike_share_a_rank_and_imported_ones_are_marked(tmp_path):
-    for name in ("a", "b"):
-        records.append(tmp_path / f"{name}.csv", rows([50.0] * 6, device_hash=name * 12, session=name))
-    figures = {
-        "mode": "published",
-        "source": "github.com/c/d",
-        "device_hash": "",
-        "session": "",
-        "batch_policy": "author",
-    }
-    mine = [*rows([60.0], batch_size=128, **figures), *rows([70.0], batch_size=256, precision="bf16", **figures)]
-    records.append(tmp_path / "c.csv", mine)
-    built(tmp_path / "site", tmp_path)
-    lines = table(tmp_path / "site", "index.html", "cases")
-    told = [tuple(line[name][0] for name in ("rank", "batch")) for line in lines]
-    assert sorted(told) == [
-        ("1 of 2", "128 (author)"),
-        ("1 of 2", "64 (fixed)"),
-        ("1 of 2", "64 (fixed)"),
-        ("2 of 2", "256 (author)"),
-    ]
-    assert [line["card"][0].endswith(" imported") for line in lines] == [bool(line["source"][0]) for line in lines]
 
 
 @pytest.mark.parametrize(

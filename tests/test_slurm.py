@@ -72,8 +72,8 @@ class Job:
     def __init__(self, folder: Path, name: str, slurm: str, *more: object) -> None:
         self.out = folder / f"{name}.csv"
         self.command = [
-            sys.executable, "-m", "gpubench", "run", "--suite", str(SUITE), "--device", "cpu", "--precision", "fp32",
-            "--quick", "--slurm", slurm, "--out", str(self.out), *map(str, more),
+            sys.executable, "-m", "gpubench", "run", "--suite", str(SUITE), "--models", "mlp", "--device", "cpu",
+            "--precision", "fp32", "--quick", "--slurm", slurm, "--out", str(self.out), *map(str, more),
         ]  # fmt: skip
         self.process = subprocess.Popen(self.command, cwd=folder, stderr=subprocess.PIPE, text=True)
 

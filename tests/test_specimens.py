@@ -38,22 +38,6 @@ def test_three_a_side_show_their_own_spread(tmp_path):
     assert c.subject.label == "RTX 2080 Ti"
 
 
-def test_one_specimen_each_cannot_tell_ten_percent(tmp_path):
-    c = compared(tmp_path, specimens(1, 100, 0, 1), specimens(1, 110, 0, 2, **OTHER))
-    assert c.verdict == "undecided"
-    assert c.notes[0] == "one specimen each"
-    assert c.notes[-1].endswith("specimens a side would decide")
-
-
-def test_five_a_side_tell_ten_percent(tmp_path):
-    assert compared(tmp_path, specimens(5, 100, 0.01, 1), specimens(5, 110, 0.01, 2, **OTHER)).verdict == "faster"
-
-
-def test_a_wide_spread_between_specimens_is_seen(tmp_path):
-    c = compared(tmp_path, specimens(4, 100, 0.08, 1), specimens(4, 110, 0.08, 2, **OTHER))
-    assert c.verdict == "undecided"
-
-
 def test_precisions_on_the_same_specimens_are_paired(tmp_path):
     """Specimens 8% apart, every one of them 10% faster in bf16: their own quotients agree."""
     fp32 = specimens(5, 100, 0.08, 1)

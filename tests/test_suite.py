@@ -7,7 +7,7 @@ import pytest
 
 from gpubench.errors import UserError
 from gpubench.suite import files
-from gpubench.suite.suite import COMMON_PARAMS, Param, Suite
+from gpubench.suite.suite import COMMON_PARAMS, Param
 
 GOOD = """
 '''A suite.
@@ -146,11 +146,6 @@ def test_a_users_suite_shadows_no_module(tmp_path):
     import sys
 
     assert sys.modules["json"] is json
-
-
-def test_suites_are_frozen():
-    with pytest.raises(AttributeError):
-        Suite(print, ("m",), {}, 1).version = 2
 
 
 def test_two_files_of_one_name_are_refused(tmp_path):

@@ -11,7 +11,7 @@ from nvml_answers import H100, P2000, UUID, V100S, Nvml, find, processes
 
 from gpubench.hardware.environment import Device, cpu_facts, environment_of
 from gpubench.hardware.state import CardState, Commands, Processes, Reading
-from gpubench.hardware.telemetry import Sampler, fell, foreign, settled
+from gpubench.hardware.telemetry import Sampler, foreign, settled
 from gpubench.runner.data import Data
 from gpubench.runner.measure import Measure
 from gpubench.runner.options import Options
@@ -180,14 +180,6 @@ def test_a_stray_slowdown_with_a_flat_clock_marks_nothing():
 def test_a_clock_that_falls_marks_a_trial(fall, reasons, marks):
     card = Card(lambda now: Reading(sm_clock_mhz=1500 * (1 - fall * now / 25), reasons=frozenset(reasons)))
     assert sampled(card, 50)[0].telemetry(LAPS).marks == marks
-
-
-def test_a_fall_is_that_of_the_last_quarter():
-    assert fell([1500] * 10 + [1450] * 10, 0.03)
-    assert not fell([1500] * 10 + [1470] * 10, 0.03)
-    assert not fell([1450] * 10 + [1500] * 10, 0.03)
-    assert not fell([1500, 1410, 1500, 1410] * 5, 0.03)  # flutter
-    assert not fell([1500, 1000], 0.03)
 
 
 @pytest.mark.parametrize("name", ["P2000", "V100S", "H100"])

@@ -73,36 +73,6 @@ def test_a_table_by_hand():
     assert found[2].index("A100") == found[3].index("H100")  # texts to the left
 
 
-def test_columns_with_nothing_in_them_are_left_out():
-    found = drawn((MODEL, CARD, SECONDS, SHARE), ("a", "", 1.0, None), ("b", "", 2.0, None))
-    assert [line.split() for line in found] == [["cases"], ["model", "seconds"], ["a", "1.00"], ["b", "2.00"]]
-
-
-def test_what_is_the_same_in_every_line_is_said_once_but_no_figure_is():
-    lines = [(name, "A100", "fixed", 5.0) for name in ("a", "b")]
-    found = drawn((MODEL, CARD, POLICY, SECONDS), *lines)
-    assert found[0] == "cases, card A100, policy fixed"
-    assert [line.split() for line in found[1:]] == [["model", "seconds"], ["a", "5.00"], ["b", "5.00"]]
-
-
-def test_a_lone_line_keeps_what_tells_which_it_is():
-    found = drawn((MODEL, CARD, POLICY, Column("data"), SECONDS), ("a", "A100", "fixed", "cifar100", 5.0))
-    assert found[0] == "cases, data cifar100"
-    assert [line.split() for line in found[1:]] == [
-        ["model", "card", "policy", "seconds"],
-        ["a", "A100", "fixed", "5.00"],
-    ]
-
-
-def test_a_note_that_many_lines_have_stands_there_once():
-    lines = [(f"m{at}", at + 1.0, "the same long reason" if at % 2 else f"own {at}") for at in range(60)]
-    found = drawn((MODEL, SECONDS, NOTES), *lines)
-    assert sum("the same long reason" in line for line in found) == 1
-    marks = [line.partition(":")[0].strip() for line in found if re.match(r"  [a-z]+: ", line)]
-    assert marks[:3] + marks[25:28] == ["a", "b", "c", "z", "aa", "ab"]
-    assert len(marks) == len(set(marks)) == 31
-
-
 @pytest.mark.parametrize("width", range(40, 60))
 def test_a_note_is_as_wide_as_the_table_may_be(width):
     drawn((MODEL, SECONDS, NOTES), *((f"m{at}", 1.0, f"{at} " + "ab " * 60) for at in range(30)), width=width)
@@ -131,16 +101,6 @@ def test_of_texts_that_are_too_long_the_middle_goes_and_figures_stay_whole(width
     for figure in ("12,345", "23,456", "1,000", "2,000"):
         assert figure in text.split()
     assert "end" in text
-
-
-def test_wide_letters_take_two_columns():
-    found = drawn((MODEL, SECONDS), ("显卡" * 30, 1.5), ("b", 22.5), width=40)
-    assert {cell_len(line) for line in found[1:]} == {cell_len(found[1])}
-    assert "1.50" in found[2].split()
-
-
-def test_a_table_without_lines_is_its_name():
-    assert drawn((MODEL, SECONDS)) == ["cases"]
 
 
 # Figures
@@ -192,22 +152,6 @@ def test_a_figure_in_its_unit(value, column, half_width, text):
 # An answer in full
 
 
-def test_models_are_in_the_order_of_their_numbers_or_rungs(tmp_path):
-    for names, rungs in (
-        (["resnet18", "resnet34", "resnet101"], False),
-        (["net9", "net10", "net100"], False),
-        (["z", "y", "x1"], True),
-        (["lstm", "gru"], False),  # no numbers: as in the file
-    ):
-        folder = tmp_path / names[0]
-        folder.mkdir()
-        given = [rows([100.0], model=m, rung=n if rungs else None) for n, m in enumerate(names)]
-        lost = [row(model=names[0], precision="tf32", status="failed", seconds=None, measured="")]
-        text = printed(folder, *(given if names[0] == "lstm" else given[::-1]), lost)
-        cases = text[text.index("\ncases") :].partition("\n\n")[0]
-        assert [line.split()[0] for line in cases.splitlines() if " fp32 " in line] == names
-
-
 def test_a_cause_is_said_once_for_all_models(tmp_path):
     groups = []
     for model in ("resnet34", "resnet18"):
@@ -226,18 +170,6 @@ def test_a_ladder_is_printed_once_with_its_marks(tmp_path):
     assert line.split()[:3] == ["first", "(a)", "100"]
     assert "  a: 2 of 2 throttled" in text
     assert "\ncases" not in text
-
-
-def test_what_is_the_same_is_not_repeated_in_a_title(tmp_path):
-    published = {"params": "published", "mode": "published", "source": "github.com/me/it"}
-    (section,) = answered(tmp_path, rows([100.0], **published)).sections
-    assert section.title == "resnet: CIFAR-100, published by me"
-
-
-def test_a_precision_without_result_is_named_as_the_cause(tmp_path):
-    lost = row(precision="fp32", status="timed_out", reason="3 s", seconds=None, measured="")
-    text = printed(tmp_path, [lost], rows([100.0], precision="bf16"))
-    assert lacking(text, "fp32", "timed out") == []
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
@@ -280,13 +212,6 @@ def test_what_cannot_be_compared_names_the_column_asked_for(tmp_path):
     assert lacking(printed(tmp_path), "card", "precision") == []
 
 
-def test_devices_of_two_specimens_name_both(tmp_path):
-    two = rows([150.0] * 6, device="cuda:1", device_hash="bbbb")
-    text = " ".join(printed(tmp_path, rows([100.0] * 6), two, by="device").split())
-    assert "on RTX 2080 Ti #aaaa and RTX 2080 Ti #bbbb" in text
-    assert re.search(r"resnet18 (\(a\) )?cuda:0 cuda:1 1\.500 1\.500 to 1\.500 ", text)
-
-
 def test_every_sentence_and_recipe_is_there_in_full_and_evidence_on_request(tmp_path):
     long = " ".join(f"parameter{at}={at}" for at in range(30))
     found = answered(tmp_path, rows([100.0] * 6, params=long), rows([130.0] * 6, params=long, **OTHER))
@@ -317,7 +242,3 @@ def test_the_screen_is_as_wide_as_the_terminal(tmp_path, width, monkeypatch):
     assert " ".join(result.headline.split()) in " ".join(lines)
     monkeypatch.setenv("COLUMNS", str(width + 1))
     assert screen(result) == lines
-
-
-def test_charts_are_offered_only_where_there_is_a_result(tmp_path):
-    assert not any("--charts" in line for line in screen(answered(tmp_path, rows([100.0]))))

@@ -13,7 +13,6 @@ from gpubench.runner.rounds import half_width, why_stop, widths_of
 
 SCRIPTED = Path(__file__).parent / "suites" / "scripted.py"
 TIGHT = [1.0, 1.001, 1.002, 0.999, 0.998, 1.0]
-WIDE = [1.0, 1.1, 1.2, 0.9, 0.8, 1.0]
 
 
 def test_half_width_is_of_the_corrected_interval():

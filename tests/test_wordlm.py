@@ -19,7 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
 from gpubench.rows.read import load
-from gpubench.runner.cases import cases_of, choose_batch, recipes_of
+from gpubench.runner.cases import cases_of, recipes_of
 from gpubench.runner.options import Options
 from gpubench.suite import files
 from gpubench.suite.precisions import PRECISIONS
@@ -201,21 +201,6 @@ def test_tied_weights_are_one_matrix_and_need_one_width(text):
         networks.network(trial_of(text, tied="true", nhid="8"), 31)
 
 
-def test_presets_give_sizes_and_batch_and_every_value_gives_way():
-    article, tensorcore = (WORDLM.resolve_params({"preset": name}) for name in ("article", "tensorcore"))
-    names = ("emsize", "nhid", "dropout", "vocab_multiple", "lr", "clip", "bptt", "epochs")
-    assert [article[name] for name in names] == [200, 200, 0.2, 1, 20, 0.25, 35, 30]
-    assert [tensorcore[name] for name in names] == [1504, 1504, 0.65, 8, 20, 0.25, 35, 30]
-    assert WORDLM.resolve_params({"preset": "tensorcore", "nhid": "64"})["nhid"] == 64
-    assert WORDLM.resolve_params({}, "transformer")["lr"] == 5
-    assert WORDLM.resolve_params({"lr": "1"}, "transformer")["lr"] == 1
-    for device in (CPU, GPU):
-        assert choose_batch(WORDLM, Options(), device, "lstm", article, "fp32") == ("fixed", 20)
-        assert choose_batch(WORDLM, Options(), device, "lstm", tensorcore, "fp32") == ("fixed", 24)
-        assert choose_batch(WORDLM, Options(batch="7"), device, "lstm", tensorcore, "fp32") == ("fixed", 7)
-    assert choose_batch(WORDLM, Options(batch="max"), GPU, "lstm", article, "fp32") == ("max", None)
-
-
 def test_the_vocabulary_is_padded(text):
     assert data.load_text(trial_of(text), torch.device("cpu"))[3] == 31
     assert data.load_text(trial_of(text, vocab_multiple="8"), torch.device("cpu"))[3] == 32
@@ -275,11 +260,6 @@ def test_large_tensors_of_a_cpu_lie_in_huge_pages(cli_process, tmp_path, wish):
 
 
 # FLOPs
-
-
-def test_flops_of_the_articles_lstm_in_figures():
-    # 320,000 and 320,000 products in the two layers, 6,655,600 in the decoder; times 6.
-    assert WORDLM.suite.flops("lstm", WORDLM.resolve_params({})) == 43_773_600.0
 
 
 @pytest.mark.parametrize(

@@ -31,22 +31,6 @@ def test_of_a_long_name_the_middle_goes(length):
 
 
 @pytest.mark.parametrize(
-    ("names", "text"), [(["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c")]
-)  # fmt: skip
-def test_a_list_in_a_sentence(names, text):
-    assert words.listed(names) == text
-
-
-@pytest.mark.parametrize(
-    ("trials", "text"),
-    [((1, 1), "1 run each"), ((6, 6), "6 runs per side"), ((6, 1), "6 and 1 runs"), ((1, 0), "1 run"),
-     ((3, 0), "3 runs")],
-)  # fmt: skip
-def test_how_many_runs(trials, text):
-    assert words.runs(trials) == text
-
-
-@pytest.mark.parametrize(
     ("source", "author"),
     [("github.com/me/results@abc", "me"), ("paper.org", "paper.org"), ("He et al., 2015", "He et al.")],
 )

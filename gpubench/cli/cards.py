@@ -100,7 +100,9 @@ def cards(
         tables = list(answer.sections[0].tables)
     _print(answer, table, tables, notes_first=0 < len(chosen) < 3)
     if table == "terminal" and not chosen and not every:
-        say("All cards: --all. Two: gpubench cards RTX 4090 RTX 3090. Figures: --sources.")
+        from gpubench.show.wrap import wrapped
+
+        say(*wrapped("All cards: --all. Two: gpubench cards RTX 4090 RTX 3090. Figures: --sources."))
     if charts:
         from gpubench.show.charts import draw
 
@@ -148,7 +150,7 @@ def _print(answer: "Answer", format_name: str, tables: Sequence["Table"], *, not
     """Print the answer in a format; for `terminal` these tables instead of the answer's."""
     from gpubench.show.terminal import table_lines
     from gpubench.show.text import rendered
-    from gpubench.show.wrap import WIDTH, wrapped
+    from gpubench.show.wrap import line_width, wrapped
 
     if format_name != "terminal":
         say(*rendered(answer, format_name).removesuffix("\n").split("\n"))
@@ -157,11 +159,11 @@ def _print(answer: "Answer", format_name: str, tables: Sequence["Table"], *, not
     notes = [line for note in section.notes for line in wrapped(note)]
     say(*wrapped(answer.headline), *(notes if notes_first else ()))
     for table in tables:
-        say("", *table_lines(table, WIDTH))
+        say("", *table_lines(table, line_width()))
     if notes and not notes_first:
         say("", *notes)
     if section.left_out:
         say("", "Left out:")
         for text in section.left_out:
-            first, *more = wrapped(text, WIDTH - 2)
+            first, *more = wrapped(text, line_width() - 2)
             say(f"- {first}", *(f"  {line}" for line in more))

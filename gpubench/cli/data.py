@@ -7,6 +7,7 @@ import typer
 from gpubench.cli.options import DataFolder
 from gpubench.errors import UserError
 from gpubench.printed import say
+from gpubench.show.wrap import wrapped
 
 FETCH_EXAMPLES = "Example: `gpubench data fetch cifar100`"
 SHOWN = 20
@@ -82,9 +83,9 @@ def list_data() -> None:
     cache = datasets.cache_folder()
     for name, dataset in datasets.DATASETS.items():
         folder = datasets.seen(name)
-        say(f"{name}: {dataset.about}; {f'in {folder}' if folder else 'not fetched'}")
+        say(*wrapped(f"{name}: {dataset.about}; {f'in {folder}' if folder else 'not fetched'}"))
     for name, about in datasets.TREES.items():
-        say(f"{name}: {about}; give it with --data DIR")
+        say(*wrapped(f"{name}: {about}; give it with --data DIR"))
     for name in datasets.names()[len(datasets.DATASETS) :]:
         path = cache / "weights" / datasets.weights_url(name).rpartition("/")[2]
-        say(f"{name}: ImageNet weights of torchvision; {path if path.exists() else 'not fetched'}")
+        say(*wrapped(f"{name}: ImageNet weights of torchvision; {path if path.exists() else 'not fetched'}"))

@@ -1,21 +1,20 @@
 """`gpubench list`: the suites in short, or some of them with all parameters."""
 
 from collections.abc import Iterator, Mapping
-from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpubench.printed import say
+from gpubench.show.wrap import line_width, wrapped
 
 if TYPE_CHECKING:
     from gpubench.suite.files import LoadedSuite
     from gpubench.suite.suite import Param
 
 EXAMPLES = "Example: `gpubench list`, `gpubench list resnet` or `gpubench list my_suite.py`"
-WIDTH = 79
-INDENT = " " * 16
-"""As wide as the longest name with a version."""
+HEAD = 16
+"""Characters of a name with its version."""
 
 
 def list_suites(
@@ -23,39 +22,33 @@ def list_suites(
         list[str] | None,
         typer.Argument(metavar="[SUITE]...", help="Only these suites, with all parameters."),
     ] = None,
-    suite: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME|PATH",
-            help="The same, as an option. Repeatable.",
-        ),
-    ] = None,
 ) -> None:
     """List suites with their models; those that are named with all their parameters."""
     from gpubench.suite.files import built_in_names, find
     from gpubench.suite.suite import COMMON_PARAMS
 
-    chosen = [*(names or ()), *(suite or ())]
-    for name in chosen or built_in_names():
-        say(*(_in_full(find(name)) if chosen else _in_short(find(name))))
+    for name in dict.fromkeys(names or built_in_names()):
+        say(*(_in_full(find(name)) if names else _in_short(find(name))))
     say("", "Parameters of every suite:", *_params(COMMON_PARAMS))
-    if not chosen:
-        say("", "One suite with all its parameters: gpubench list resnet")
+    if not names:
+        say("", *wrapped("One suite with all its parameters: gpubench list resnet"))
 
 
 def _in_short(loaded: "LoadedSuite") -> list[str]:
-    models = loaded.suite.models
+    models, room = loaded.suite.models, line_width() - HEAD
     text = f"models: {', '.join(models)}"
-    if len(text) > WIDTH - len(INDENT):
+    if len(text) > room:
         end = f", ... ({len(models)})"
-        text = text[: WIDTH - len(INDENT) - len(end)].rpartition(",")[0] + end
-    head = f"{loaded.name:<11} v{loaded.suite.version:<3}"
-    return [*wrap(loaded.summary, WIDTH, initial_indent=head, subsequent_indent=INDENT), INDENT + text]
+        shorter = text[: room - len(end)].rpartition(",")[0]
+        text = shorter + end if shorter else f"{len(models)} models"
+    lines = [*wrapped(loaded.summary, room), text]
+    heads = [f"{loaded.name:<11} v{loaded.suite.version}", *[""] * (len(lines) - 1)]
+    return [f"{head:<{HEAD}}{line}" for head, line in zip(heads, lines, strict=True)]
 
 
 def _in_full(loaded: "LoadedSuite") -> Iterator[str]:
     suite = loaded.suite
-    yield from wrap(f"{loaded.name} (version {suite.version}): {loaded.summary}", WIDTH)
+    yield from wrapped(f"{loaded.name} (version {suite.version}): {loaded.summary}")
     yield from _wrapped(f"models: {', '.join(suite.models)}")
     if suite.default_models:
         yield from _wrapped(f"without --models: {', '.join(suite.default_models)}")
@@ -73,4 +66,5 @@ def _params(params: "Mapping[str, Param]") -> Iterator[str]:
 
 
 def _wrapped(text: str) -> list[str]:
-    return wrap(text, WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
+    first, *others = wrapped(text, line_width() - 6)
+    return [f"  {first}", *(f"      {line}" for line in others)]

@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ COMPARED_WITH = ("A100-SXM4-80GB", "RTX 3090", "RTX 4090")
 def overview() -> list[str]:
     """Return the lines: the device, its published speed, and three commands."""
     from gpubench.hardware import advice
+    from gpubench.show.wrap import line_width, wrapped
     from gpubench.studies.cards.figures import data_sheets, short_name
 
     cards = advice.nvidia_cards()
@@ -30,22 +30,26 @@ def overview() -> list[str]:
         memory = f", {cards[0].memory_bytes / 2**30:.0f} GB" if cards[0].memory_bytes else ""
         build = f" (CUDA {cuda})" if cuda else ""
         device = f"{first}{more}{memory}, driver {cards[0].driver or 'unknown'}, {torch}{build}."
-        lines = wrap(f"{device} {readiness(cards[0], cuda)}", 79) + wrap(published_speed(first), 79)
+        lines = wrapped(f"{device} {readiness(cards[0], cuda)}") + wrapped(published_speed(first))
         times = ("about 1 min: this card's speed", "with intervals; an hour or more")
     elif other := other_accelerator():
-        lines = wrap(f"{cpu_text()}, {torch} for {other}: `gpubench doctor` names its cards.", 79)
+        lines = wrapped(f"{cpu_text()}, {torch} for {other}: `gpubench doctor` names its cards.")
         first, times = "", ("a first rate", "with intervals")
     else:
-        lines = wrap(f"No GPU found: {cpu_text()}, {torch}. A CPU is far slower, and CPUs are not ranked.", 79)
+        lines = wrapped(f"No GPU found: {cpu_text()}, {torch}. A CPU is far slower, and CPUs are not ranked.")
         first = ""
-        times = ("about 1 min: this CPU's speed", "with intervals; takes hours on a CPU")
+        times = ("about 1 min: this CPU's speed", "with intervals; takes hours")
     one, other = list(dict.fromkeys([*([first] if first in data_sheets() else []), "RTX 4090", "RTX 5090"]))[:2]
     commands = (
         ("gpubench run --quick", times[0]),
         ("gpubench run", times[1]),
         (f"gpubench cards {one} {other}", "compare published cards"),
     )
-    return [*lines, "", *(f"  {command:<34}{text}" for command, text in commands)]
+    lines.append("")
+    for command, text in commands:
+        line = f"  {command:<34}{text}"
+        lines += [line] if len(line) <= line_width() else [f"  {command}", f"    {text}"]
+    return lines
 
 
 def installed_torch() -> tuple[str, str]:

@@ -79,7 +79,7 @@ def run(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="A parameter of the suite (`gpubench list --suite NAME` shows them). Repeatable.",
+            help="A parameter of the suite (`gpubench list NAME` shows them). Repeatable.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -222,7 +222,7 @@ def run(
     if until and (quick or repeats):
         raise UserError(f"--until chooses the number of rounds; leave out {'--quick' if quick else '--repeats'}")
     if tensorboard and not importlib.util.find_spec("tensorboard"):
-        raise UserError("--tensorboard needs TensorBoard: pip install 'gpubench-train[tensorboard]'")
+        raise UserError("--tensorboard needs TensorBoard: pip install -e '.[tensorboard]'")
     if budget and not until:
         raise UserError("--budget is for --until; --time-limit limits a trial")
     options = Options(

@@ -32,7 +32,7 @@ TIME_LIMIT_SECONDS = 300.0
 
 def show(
     suite: Annotated[str, typer.Argument(help="Built-in suite, or the path of one.")],
-    model: Annotated[str, typer.Argument(help="One of its models; default its first.")] = "",
+    model: Annotated[str, typer.Argument(help="One of its models; default: the one that runs first.")] = "",
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the suite, as for `run`. Repeatable."),

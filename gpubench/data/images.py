@@ -11,12 +11,12 @@ import os
 import random
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import cycle, islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,6 +173,13 @@ def _split(classes: Sequence[str], files: dict[str, list[str]]) -> Split:
     labels = [number for number, name in enumerate(classes) for _ in files.get(name, ())]
     paths = [os.fsencode(path) for name in classes for path in files.get(name, ())]
     return Split(np.array(paths, dtype=np.bytes_), np.array(labels, dtype=np.int64))
+
+
+def mean_bytes(root: Path, split: Split) -> float:
+    """Return the mean size in bytes of a file of the split, from about MOST_LOOKED_AT of them; 0 if none is there."""
+    indices = range(0, len(split), max(1, len(split) // MOST_LOOKED_AT))
+    sizes = [file.stat().st_size for file in (root / split.path(index) for index in indices) if file.is_file()]
+    return sum(sizes) / max(1, len(sizes))
 
 
 def shown(path: str) -> str:
@@ -343,6 +350,25 @@ class Spec:
     min_scale: float = 1.0
     dice: int | None = None
     """Seed of the random crops and flips; None crops the centre."""
+
+
+class FilesRead:
+    """Gives later passes of a sample the files of earlier ones, because a whole run would find all files in memory."""
+
+    def __init__(self, fitting: Collection[int]) -> None:
+        self._fitting = fitting  # sizes of copies of which all fit in the memory; others are not replaced
+        self._read: dict[tuple[str, int], dict[int, None]] = {}
+
+    def again(self, specs: Sequence[Spec]) -> Iterator[Spec]:
+        """Yield the specs of a pass, with the files of earlier passes in turn if there were any."""
+        before = {kind: cycle(list(indices)) for kind, indices in self._read.items() if indices}
+        for spec in specs:
+            kind = (spec.split, spec.copies)
+            if kind in before:
+                spec = replace(spec, indices=tuple(islice(before[kind], len(spec.indices))))
+            if spec.copies in self._fitting:
+                self._read.setdefault(kind, {}).update(dict.fromkeys(spec.indices))
+            yield spec
 
 
 @dataclass(frozen=True)

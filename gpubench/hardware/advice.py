@@ -87,7 +87,7 @@ def _check_device(device: Device, facts: TorchFacts, devices: Sequence[Device]) 
     unsupported = device.unsupported
     can = ", ".join(p for p in PRECISIONS if p not in unsupported)
     checks = [Check("ok", f"{name}; precisions {can}")]
-    advice = "nothing to do: cases in this precision become `unsupported` rows"
+    advice = "nothing to do: cases in this precision are skipped and listed"
     checks += [Check("note", f"{device.device}: no {p}: {why}", advice) for p, why in unsupported.items()]
     return checks
 

@@ -170,11 +170,23 @@ def cpu_count() -> int:
 
 def cgroup_cpus(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")) -> float | None:
     """Return the CPU limit of this process's control groups (version 2), in CPUs, or None without a limit."""
+    return min((limit for group in _groups(root, groups) for limit in _quota(group)), default=None)
+
+
+def memory_for_files(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")) -> int:
+    """Return the bytes of files that can stay in memory: what is available, or the limit of the control groups."""
+    files = [group / "memory.max" for group in _groups(root, groups)]
+    limits = [int(text) for file in files if file.is_file() and (text := file.read_text().strip()) != "max"]
+    return min([int(psutil.virtual_memory().available), *limits])
+
+
+def _groups(root: Path, groups: Path) -> list[Path]:
+    """Return the folders of this process's control groups (version 2) and of those above."""
     with contextlib.suppress(OSError):
         # Inside a container the path is often the host's, and the mounted folder is the group's.
         group = root / groups.read_text().partition("0::/")[2].strip()
-        return min((limit for folder in (group, *group.parents) for limit in _quota(folder)), default=None)
-    return None
+        return [group, *group.parents]
+    return []
 
 
 def _quota(group: Path) -> list[float]:

@@ -146,7 +146,7 @@ class Row:
         "record",
         "s",
         "lower end of the projection's band (measured projected/full ratios of the suite on a CPU,"
-        " docs/research/tested.md); empty where measured",
+        " docs/research/tested.md, and a trend of the sample's steps); empty where measured",
     )
     seconds_high: float | None = figure("record", "s", "upper end of the projection's band; empty where measured")
     measured: str = column("record", "`measured` or `projected`: what `seconds` is", role=Role.ORIGIN)

@@ -41,12 +41,16 @@ def forecast(left: Sequence[Trial], searches: int, options: Options, now: dateti
     if options.mode == "full":
         note = "The time of a whole run is known after the first one."
     else:
-        note = "Slow models may take longer."
         least = typical_seconds(running, searches, options)
         most = max(least, (options.budget_seconds or 0.0) if options.until else 0.0)
         last = now + timedelta(seconds=most)
-        parts[0] += f", about {duration(round(least))}" + (f" to {duration(round(most))}" if most > least else "")
-        parts.append(f"ends about {moment(last, now)}")
+        # A step of ResNet-152 on a CPU takes 100 times as long as one of ResNet-18 on small images.
+        slow = options.mode == "sampled" and any(case.device == "cpu" for case in running)
+        note = "Large models take hours on a CPU. A forecast follows the first trial." * slow
+        note = note or "Slow models may take longer."
+        parts[0] += f", {'at least' if slow else 'about'} {duration(round(least))}"
+        parts[0] += f" to {duration(round(most))}" * (most > least)
+        parts.append(f"ends {'after' if slow else 'about'} {moment(last, now)}")
     parts[1:1] = [f"data: {data}" for data in [data_of(running)] if data]
     if running:
         lines = ["; ".join(parts), note + stop]

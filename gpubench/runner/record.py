@@ -106,8 +106,12 @@ def _of_time(measurement: Measurement, band: tuple[float, float] | None) -> dict
     seconds = measurement.seconds if measurement.status in TRAINED else None
     if seconds is None or measurement.measured:
         return {"seconds": seconds, "measured": "" if seconds is None else "measured"}
-    low, high = (seconds / band[1], seconds / band[0]) if band and seconds else (None, None)
-    return {"seconds": seconds, "seconds_low": low, "seconds_high": high, "measured": "projected"}
+    projected: dict[str, object] = {"seconds": seconds, "measured": "projected"}
+    later = measurement.later_ratio
+    if seconds and (band or later != 1):
+        least, most = band or (1.0, 1.0)
+        projected |= {"seconds_low": seconds / most * min(1, later), "seconds_high": seconds / least * max(1, later)}
+    return projected
 
 
 def _marks(measurement: Measurement, peak: Peak | None) -> str:

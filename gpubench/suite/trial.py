@@ -201,6 +201,8 @@ class Measurement:
     """How the steady state was determined, as text."""
     unsteady: bool = False
     """Whether no steady state was reached."""
+    later_ratio: float = 1.0
+    """Step times later in the run over those of its sample, if the sample's trend goes on; 1 without a trend."""
     data_stall: float | None = None
     loader_wait: float | None = None
     resident_samples_per_second: float | None = None

@@ -12,9 +12,9 @@ from torch.utils.data import DataLoader
 
 from gpubench import Trial, UserError
 from gpubench.data import crops, datasets, images
-from gpubench.data.images import Made, Spec
+from gpubench.data.images import FilesRead, Made, Spec
 from gpubench.data.schedules import Phase, schedule_of
-from gpubench.hardware.environment import cpu_count
+from gpubench.hardware.environment import cpu_count, memory_for_files
 from gpubench.training import Shard, shards
 
 from .network import Batch, State
@@ -95,10 +95,11 @@ def workers_of(trial: Trial) -> int:
 class Feed:
     """One pool of loader processes for all passes over the data, and the bad images that they reported."""
 
-    def __init__(self, pictures: Pictures, trial: Trial) -> None:
+    def __init__(self, pictures: Pictures, trial: Trial, files_read: FilesRead) -> None:
         self.device = torch.device(trial.case.device)
         self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
         self.specs: Sequence[Spec] = ()
+        self.files_read = files_read
         self.stopped = False
         self.train_images = len(pictures.splits["train"])
         self.bad: dict[str, dict[str, str]] = {"train": {}, "valid": {}}
@@ -117,7 +118,7 @@ class Feed:
 
     def __iter__(self) -> Iterator[Spec]:
         """Yield the next specs to torch's loader."""
-        for spec in self.specs:
+        for spec in self.files_read.again(self.specs):
             if self.stopped:
                 return
             yield spec
@@ -187,6 +188,7 @@ class Source:
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
         self.decoder_remark = ""
+        self.too_large = False
         params = trial.params
         schedule = schedule_of(params.phases, params.epochs)
         rectangles = any(phase.rect_val for phase in schedule.phases)
@@ -209,7 +211,13 @@ class Source:
         copies = {phase.copies for phase in schedule.phases if phase.copies} if params.copies else set()
         folders = {size: images.copies_folder(datasets.cache_folder(), trial.case.data, size) for size in copies}
         decode, self.decoder_remark = find_decoder()
-        self.feed = Feed(Pictures(tree, folders, decode), trial)
+        pictures = Pictures(tree, folders, decode)
+        most_bytes = memory_for_files() / (len(self.train_images) + len(self.valid_images))
+        large = {size for size, root in pictures.roots.items() if images.mean_bytes(root, tree.train) > most_bytes}
+        self.too_large = trial.case.mode != "full" and any(self.copies(phase) in large for phase in schedule.phases)
+        self.feed = Feed(
+            pictures, trial, FilesRead(set() if trial.case.mode == "full" else set(pictures.roots) - large)
+        )
 
     def copies(self, phase: Phase) -> int:
         """Return the size of the copies that a phase reads; 0: the originals."""
@@ -264,6 +272,8 @@ class Source:
     def remarks(self) -> list[str]:
         """Return remarks for the row: the decoder if not torchvision's, and images skipped or converted."""
         remarks, bad, odd = [self.decoder_remark] if self.decoder_remark else [], self.feed.bad["train"], self.feed.odd
+        if self.too_large:
+            remarks.append("the images exceed the free memory: later epochs are projected as if they found none in it")
         if bad:
             remarks.append(f"training skipped {named(bad)}")
         if odd:

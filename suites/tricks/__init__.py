@@ -24,7 +24,7 @@ from .recipe import MIXED, MODELS, PARAMS, TRAIN_IMAGES, ranks_of
 def refuse(case: Case) -> str:
     """Return why a case cannot run, or an empty string."""
     if find_spec("lightning") is None:
-        return "Lightning is not installed: pip install 'gpubench-train[lightning]'"
+        return "Lightning is not installed: pip install -e '.[lightning]'"
     if reason := autocast_refusal(case.precision):
         return reason
     if case.params["loss_scale"]:

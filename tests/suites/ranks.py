@@ -1,4 +1,4 @@
-"""A small network in several processes, one of which can be told to go wrong."""
+"""A small network in several processes. Each model but `mlp` is named after what goes wrong in one of them."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ def train(trial, clock):
     params, many = trial.params, trial.case.processes
     mode = mode_of(trial.case.precision, trial.case.device)
     model = distributed(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)), trial)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     dice = torch.Generator().manual_seed(1)
     x, y = torch.randn(params.samples, 64, generator=dice), torch.randint(0, 10, (params.samples,), generator=dice)
     mine = shards(params.samples, trial.batch_size, rank=trial.rank, world=many)
@@ -42,10 +42,10 @@ def train(trial, clock):
             step(batch, share.weight)
             if params.what == "leaves" and trial.rank == params.who:
                 break
-    for batch in clock.resident():
-        step(batch)
     with torch.no_grad():
         loss = torch.nn.functional.cross_entropy(model(x[trial.rank :: many]), y[trial.rank :: many])
+    for batch in clock.resident():
+        step(batch)
     return {"loss": weighted_mean([float(loss)], len(x[trial.rank :: many]), trial)[0]}
 
 
@@ -65,10 +65,16 @@ def go_wrong(what):
 
 SUITE = Suite(
     train=train,
-    models=("mlp",),
+    models=("mlp", "slow", "raises", "full", "killed", "agent", "leaves", "hangs"),
+    presets={
+        "model": {
+            "slow": {"what": "slow", "goal": 99.0},
+            **{what: {"what": what} for what in ("raises", "full", "killed", "agent", "leaves", "hangs")},
+        }
+    },
     params={
         "epochs": Param(2, "epochs"),
-        "samples": Param(100, "samples of the dataset"),
+        "samples": Param(101, "samples of the dataset"),
         "who": Param(1, "the process that goes wrong"),
         "what": Param("", "and how"),
         "goal": Param(0.0, "what the loss has to reach, the wrong way round"),

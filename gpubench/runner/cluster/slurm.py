@@ -77,7 +77,7 @@ def _submit(job_options: Mapping[str, Any], arguments: Sequence[str], folder: Pa
     try:
         import submitit
     except ImportError:
-        raise UserError("--slurm needs submitit: pip install 'gpubench-train[slurm]'") from None
+        raise UserError("--slurm needs submitit: pip install -e '.[slurm]'") from None
     folder.mkdir(parents=True, exist_ok=True)
     secret = folder / "secret"
     secret.unlink(missing_ok=True)

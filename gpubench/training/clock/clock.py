@@ -378,10 +378,14 @@ class Clock:
         self.end_epoch()
         run = median_run([*self._ended, self._run])
         summary = run.summary(self._resident.laps)
+        later_ratio = run.later_ratio if self._sampling.epochs and not summary["measured"] else 1.0
+        trend = f"unsteady: steps of {later_ratio - 1:+.0%} in the rest of the run, if the sample's trend goes on"
+        moving = run.drifted or trend * (later_ratio != 1)
         return {
             "setup_seconds": first - self._built,
-            "steady": run.drifted or run.steady,
-            "unsteady": bool(run.drifted) or run.unsteady,
+            "steady": moving or run.steady,
+            "unsteady": bool(moving) or run.unsteady,
+            "later_ratio": later_ratio,
             "loss_scale": self.notes.loss_scale,
             "skipped_steps": self.notes.skipped_steps,
             "nonfinite_losses": self.notes.nonfinite_losses,

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpubench.suite.trial import Lap
 from gpubench.training.clock.projection import Epoch, Phase, stage_of, summarise
-from gpubench.training.clock.sampling import Sampling, drift
+from gpubench.training.clock.sampling import HEATING_SECONDS, TREND, Sampling, drift, trend, without_slow_start
 
 
 @dataclass
@@ -86,11 +86,21 @@ class Run:
         in_epochs = {id(phase) for epoch in self.epochs for phase in epoch.phases}
         return [phase for phase in self.phases if id(phase) not in in_epochs]
 
+    def _steady_by_stage(self) -> list[Sequence[Lap]]:
+        by_stage = [[lap for lap in self.timed if stage_of(self.stages, lap.epoch) == at] for at in self.stages]
+        return [without_slow_start(laps) for laps in by_stage]
+
     @property
     def drifted(self) -> str:
         """How the timed laps of a stage drifted, or an empty string."""
-        by_stage = [[lap for lap in self.timed if stage_of(self.stages, lap.epoch) == at] for at in self.stages]
-        return next(filter(None, map(drift, by_stage)), "")
+        return next(filter(None, map(drift, self._steady_by_stage())), "")
+
+    @property
+    def later_ratio(self) -> float:
+        """Step times later in the run over those of its sample, if a stage's trend goes on: 0.5 to 2, 1 without one."""
+        change = max(map(trend, self._steady_by_stage()), key=abs) * min(self.seconds, HEATING_SECONDS)
+        factor = 1 + min(abs(change), 1.0) * (abs(change) > TREND)
+        return factor if change > 0 else 1 / factor
 
     def summary(self, resident: Sequence[Lap] = ()) -> dict[str, Any]:
         """Return the run's fields of a Measurement, projected if epochs are missing."""

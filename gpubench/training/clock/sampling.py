@@ -1,7 +1,9 @@
 """Decides how much of a run is measured: when the warm-up ends, and when there are enough timed laps. Pure Python."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import correlation, fmean, linear_regression
 from typing import Any
 
 from gpubench.suite.trial import Lap, Mode
@@ -60,6 +62,13 @@ def sampling_for(mode: Mode, *, accelerator: bool) -> Sampling:
     # A probe: its rate chooses the fastest batch, so two short steps are not enough. An accelerator also needs steps
     # on a resident batch, in which its allocator shows whether the batch fits.
     return Sampling(1, 0.5, 0.0, 0.5, 0.0, 0, int(accelerator), 0.0, steps=True, timed_steps=2, train_limit=10.0)
+
+
+HEATING_SECONDS, TREND = 300.0, 0.03
+"""A trend goes on for so long, as a cooler heats up, and is reported if it changes step times by more than TREND."""
+
+TREND_LAPS, TREND_Z = 8, 3.29
+"""Least number of laps with a trend, and its distance from none in standard deviations: 0.1% of steady samples."""
 
 
 class Stop:
@@ -150,15 +159,37 @@ class Stop:
         return f"unsteady: {moving} still moved after {len(self._warmup)} laps, {spent:.1f} s"
 
 
+def _pace(laps: Sequence[Lap]) -> float:
+    """Return the seconds per sample."""
+    return sum(lap.seconds for lap in laps) / max(1, sum(lap.samples for lap in laps))
+
+
+def without_slow_start(laps: Sequence[Lap]) -> Sequence[Lap]:
+    """Return the timed laps of a stage without its first epoch if the later ones are faster.
+
+    Cold files make a first epoch slow. It counts once in the run, so its pace is no drift.
+    """
+    later = [lap for lap in laps if lap.epoch > laps[0].epoch]
+    return later if later and _pace(later) < _pace([lap for lap in laps if lap.epoch == laps[0].epoch]) else laps
+
+
 def drift(laps: Sequence[Lap]) -> str:
     """Return why these timed laps are not a steady state, or an empty string."""
     half = len(laps) // 2
     if half < 2:
         return ""
-    early, late = (
-        sum(lap.seconds for lap in part) / max(1, sum(lap.samples for lap in part))
-        for part in (laps[:half], laps[-half:])
-    )
+    early, late = _pace(laps[:half]), _pace(laps[-half:])
     if early <= 0 or abs(late / early - 1) <= DRIFT:
         return ""
     return f"unsteady: a step took {late / early - 1:+.0%} in the second half of the timed laps"
+
+
+def trend(laps: Sequence[Lap]) -> float:
+    """Return the share by which step times change in a second of these timed laps, or 0 if they show no trend."""
+    times = [lap.started + lap.seconds / 2 for lap in laps]
+    paces = [_pace([lap]) for lap in laps]
+    if len(laps) < TREND_LAPS or min(paces) == max(paces) or any(lap.earlier for lap in laps):
+        return 0.0
+    # Fisher's transformation of a correlation; a perfect one has no end.
+    certain = math.atanh(min(abs(correlation(times, paces)), 1 - 1e-9)) * math.sqrt(len(laps) - 3) >= TREND_Z
+    return linear_regression(times, paces).slope / fmean(paces) if certain else 0.0
