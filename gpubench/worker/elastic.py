@@ -132,7 +132,8 @@ def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]
         while time.monotonic() < deadline and not store.check(list(names)) and not _read(store, others):
             time.sleep(LOOK_SECONDS)
     answers = _read(store, names)
-    done = {rank: answers[key] for rank, key in enumerate(names) if _status(answers.get(key)) in TRAINED}
+    trained = {key: answer for key, answer in answers.items() if answer["measurement"]["status"] in TRAINED}
+    done = {rank: trained[key] for rank, key in enumerate(names) if key in trained}
     if len(done) == case.processes:
         measurement = together({rank: measurement_from_json(answer["measurement"]) for rank, answer in done.items()})
         if facts := nccl_facts(Path(place.scratch) / NCCL_LOG):
@@ -152,10 +153,6 @@ def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]
     reported = {failure.who for failure in failures}
     missing = [name for key, name in names.items() if key not in answers and name not in reported]
     return {"measurement": asdict(cause(failures, missing))}
-
-
-def _status(answer: Message | None) -> str:
-    return answer["measurement"]["status"] if answer else ""
 
 
 def _read(store: dist.Store, keys: Mapping[str, str]) -> dict[str, Message]:
