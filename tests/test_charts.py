@@ -227,6 +227,10 @@ def test_texts_stand_out_from_what_is_behind_them(chart, theme):
         assert contrast(to_hex(text.get_color()), behind[-1]) >= 4.5, text.get_text()
 
 
+def test_values_far_from_each_other_have_their_figures(light):
+    assert {"10.0", "10,000"} <= set(words(figure_of(KINDS["huge"])))
+
+
 def test_ratios_are_told_from_the_line_and_long_whiskers_end_in_arrows(light):
     figure = figure_of(KINDS["ratios"])
     lines = [line for line in figure.axes[0].lines if line.get_marker() in set("oD<>")]

@@ -104,8 +104,6 @@ def drawn(chart: Bars) -> Bars:
 def _prepared(chart: Bars) -> Bars:
     if chart.unit == "s" and chart.reference is None:
         chart = _in_unit(chart)
-    if bars.logarithmic(chart):
-        chart = replace(chart, subtitle=f"{chart.subtitle}; logarithmic axis")
     return replace(chart, foot=chart.foot.rstrip(". "))
 
 

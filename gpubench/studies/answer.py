@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpubench.analysis.compare import Compared, Question, compare_rows, load_rows
-from gpubench.analysis.metrics import Metric, did_you_mean
+from gpubench.analysis.metrics import did_you_mean
 from gpubench.errors import UserError
 from gpubench.rows.params import params_of
 from gpubench.rows.read import Loaded
@@ -27,6 +27,12 @@ STUDIES: dict[str, Callable[[Compared], Iterator[Section]]] = {
 }
 CLOSE = 0.1
 """Accepted relative difference between a projection without an interval and full runs."""
+RULE = (
+    "Faster or slower needs p < 0.05 after Holm's correction over all ratios here, and an interval of the ratio (95%;"
+    " 99% between specimens or sessions and where the sides scatter unlike) beyond 2%."
+    " Same needs a 90% interval within 2%."
+)
+"""Conditions for a verdict."""
 NAMES_CARDS = {"card", "subject", "baseline", "on"}
 """Table columns that may contain a card's name."""
 
@@ -61,7 +67,7 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
         gain=compared.metric.gain,
         metric=compared.metric.name,
         unit=compared.metric.unit,
-        rule=_rule(compared.metric),
+        rule=RULE,
         files=files,
         rows=len(rows),
         about=len(rows),

@@ -66,9 +66,7 @@ def cases_table(groups: Sequence[Group], metric: Metric) -> Table:
         ]
         for group, label in zip(groups, words.labels_of(groups), strict=True)
     ]
-    double = [at for at, column in enumerate(columns) if at > 4 and column.name == metric.title]  # there already
-    kept = [at for at in range(len(columns)) if at not in double]
-    return Table("cases", tuple(columns[at] for at in kept), tuple(tuple(line[at] for at in kept) for line in lines))
+    return Table("cases", tuple(columns), tuple(map(tuple, lines)))
 
 
 def batch_text(group: Group) -> str:
