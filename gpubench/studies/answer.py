@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpubench.analysis.compare import Compared, Question, compare_rows, load_rows
-from gpubench.analysis.metrics import did_you_mean
+from gpubench.analysis.metrics import Metric, did_you_mean
 from gpubench.errors import UserError
 from gpubench.rows.params import params_of
 from gpubench.rows.read import Loaded
