@@ -151,7 +151,7 @@ def test_each_carries_the_rows_of_its_cases(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / "charts").write_text("")
-    with pytest.raises(UserError, match=r"--charts .*charts: cannot write there"):
+    with pytest.raises(UserError, match=r"charts: charts cannot be written there"):
         drawn(tmp_path, answer())
 
 

@@ -38,7 +38,7 @@ def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], the
                 figure = figure_of(dated(chart, answer))
                 paths += save(figure, folder / chart.name, answer.table(chart.cases), kinds)
     except OSError as error:
-        raise UserError(f"--charts {folder}: cannot write there ({error.strerror})") from None
+        raise UserError(f"{folder}: charts cannot be written there ({error.strerror})") from None
     more = len(_chosen(answer, every=True)) - len(charts)
     if not more:
         return paths or ["No chart: nothing here has two figures to compare."]

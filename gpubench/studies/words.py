@@ -108,6 +108,8 @@ def sides_of(result: Result, unit: str) -> str:
     if unit == "s":
         seconds, unit = (3600, "h") if max(sides) >= 7200 else (60, "min") if max(sides) >= 120 else (1, "s")
         sides = [side / seconds for side in sides]
+    if unit == "share":
+        return "/".join(f"{100 * side:.1f}" for side in sides) + "%"
     texts = "/".join(f"{side:,.0f}" if side >= 10 else f"{side:.1f}" for side in sides)
     return f"{texts} {unit}" if unit in {"h", "min", "s"} else texts
 
