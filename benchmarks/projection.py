@@ -82,7 +82,8 @@ def row_of(suite: str, precision: str, mode: str, seed: int, arguments: argparse
     """Return the row of one trial, which runs unless its file is there."""
     out = arguments.out / f"{suite}-{precision}-{mode}-{seed}.csv"
     tree = arguments.out / "tree"
-    if not out.exists():
+    if not out.exists() or pd.read_csv(out).seconds.isna().any():
+        out.unlink(missing_ok=True)  # of a trial that was interrupted
         command = [sys.executable, "-m", "gpubench", "run", "--suite", suite, *CASES[suite].split()]
         command += [word for setting in arguments.set for word in ("--set", setting)]
         command += ["--precision", precision, "--repeats", "1", "--seed", str(seed), "--out", str(out)]
@@ -92,7 +93,6 @@ def row_of(suite: str, precision: str, mode: str, seed: int, arguments: argparse
             forget(tree)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            out.unlink(missing_ok=True)
             sys.exit(done.stdout + done.stderr)
     return pd.read_csv(out).iloc[0]
 
