@@ -47,11 +47,8 @@ def screen(answer: Answer, *, in_full: bool = False, width: int | None = None) -
     results = answer.comparisons[:MOST]
     own = [result for result in results if result.own]
     in_table = own or results
-    by_model = (
-        _by_model(in_table, duration, "", width)
-        if answer.unit == "s"
-        else _by_model(in_table, significant, answer.unit, width)
-    )
+    figure, unit = (duration, "") if answer.unit == "s" else (significant, answer.unit)
+    by_model = _by_model(in_table, figure, unit, width) if answer.metric in {"seconds", "rate"} else []
     listed = [result for result in results if result not in in_table] if by_model else results
     while True:
         tail = ["", *_tail(answer, [*in_table, *listed] if by_model else listed, width, in_full=in_full)]
@@ -226,7 +223,8 @@ def _results(results: Sequence[Result], gain: str, unit: str, width: int) -> Ite
     widths = [max(cell_len(line[at]) for line in [head, *cells]) for at in range(len(head))]
     # The columns `what` and `from` share the width that the others leave.
     room = width - 1 - sum(wide + 2 for wide in widths[:3] if wide) - 2
-    widths[3:] = _shares(cells, widths[3], widths[4], room)
+    widths[4] = min(widths[4], max(FROM, room - widths[3]))
+    widths[3] = min(widths[3], room - widths[4])
     used = [at for at in range(len(head)) if any(line[at] for line in cells)]
     for line, result in zip([head, *cells], [None, *results], strict=True):
         texts = list(line)
@@ -241,19 +239,6 @@ def _line(result: Result, unit: str) -> tuple[str, str, str, str, str]:
     doubt = "?" if result.interval and not result.decided else ""
     signs = f"{doubt}{'*' * bool(result.caveats)}"
     return f"{value}{signs}", interval or verdict.removesuffix("*"), sides_of(result, unit), what, origin
-
-
-def _shares(cells: Sequence[Sequence[str]], what: int, origin: int, room: int) -> tuple[int, int]:
-    """Return the widths of the columns `what` and `from` with which the table has the fewest lines."""
-
-    def lines(origin: int) -> int:
-        """Return the number of lines of the table, for a width of `from`."""
-        widths = (room - origin, origin)
-        return sum(max(len(folded(text, wide)) for text, wide in zip(line[3:], widths, strict=True)) for line in cells)
-
-    least = min(origin, max(FROM, room - what))
-    best = min(range(least, min(origin, room - FROM) + 1), key=lines, default=least)
-    return min(what, room - best), best
 
 
 def _padded(text: str, width: int, *, right: bool) -> str:
@@ -305,7 +290,7 @@ def _by_model(results: Sequence[Result], figure: Callable[[float], str], unit: s
     is_alike = len(pairs) == 1 and len(columns) <= 2 and len({result.suite for result in results}) == 1
     parts_by_model = [{part.model: part for part in result.parts} for result in columns]
     has_models = all(len(parts) == len(r.parts) > 0 for parts, r in zip(parts_by_model, columns, strict=True))
-    are_figures = not any(result.unit or result.figure for result in columns)
+    are_figures = not any(result.figure for result in columns)
     if not (is_alike and has_models and are_figures and all(r.kind in {"precision", "buyer"} for r in others)):
         return []
     head = ["", *(text for r in columns for text in (_short(r.baseline), _short(r.subject), "speedup"))]

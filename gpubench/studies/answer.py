@@ -10,7 +10,7 @@ from gpubench.analysis.metrics import Metric, did_you_mean
 from gpubench.errors import UserError
 from gpubench.rows.params import params_of
 from gpubench.rows.read import Loaded
-from gpubench.studies import ablation, batch, buyer, goals, ladder, pairs, roofline, scaling, stages, words
+from gpubench.studies import ablation, batch, buyer, goals, ladder, pairs, roofline, scaling, words
 from gpubench.studies.section import Answer, Bars, Result, Section, Table, Value, in_order
 
 STUDIES: dict[str, Callable[[Compared], Iterator[Section]]] = {
@@ -21,7 +21,7 @@ STUDIES: dict[str, Callable[[Compared], Iterator[Section]]] = {
     "epochs": goals.epoch_sections,
     "published": goals.published_sections,
     "batch": batch.sections,
-    "stages": stages.sections,
+    "stages": goals.stage_sections,
     "buyer": buyer.sections,
     "roofline": roofline.sections,
 }

@@ -170,7 +170,6 @@ def _sums_title(sums: Sums) -> str:
 
 
 def _of_sums(sums: Sums, title: str) -> Section:
-    best = sums.best()
     columns = (
         Column("processes", "count"),
         Column("of"),
@@ -188,9 +187,9 @@ def _of_sums(sums: Sums, title: str) -> Section:
             line.seconds,
             line.busbw,
         )
-        for line in best
+        for line in sums.lines
     ]
-    largest = max(best, key=lambda line: line.busbw)
+    largest = max(sums.lines, key=lambda line: line.busbw)
     count, speed = largest.processes, f"{largest.busbw:.3g} GB/s"
     result = Result(
         kind="scaling",
