@@ -135,11 +135,11 @@ UPGRADE = "this one reads 1); upgrade gpubench to read them"
         ("1,a,,fp32,ok,2.5,true,end", NOT_WHOLE),
         ("1,a,b,,ok,2.5,true,end", NOT_WHOLE),
         ("1,a,b,fp32,,2.5,true,end", NOT_WHOLE),
-        ("1,a,b,fp32,ok,inf,true,end", NOT_WHOLE),
-        ("1,a,b,fp32,ok,-inf,true,end", NOT_WHOLE),
-        ("1,a,b,fp32,ok,nan,true,end", NOT_WHOLE),
-        ("1,a,b,fp32,ok,two,true,end", NOT_WHOLE),
-        ("x,a,b,fp32,ok,2.5,true,end", NOT_WHOLE),
+        ("1,a,b,fp32,ok,inf,true,end", ", line 3: seconds is inf, not a number; left out"),
+        ("1,a,b,fp32,ok,-inf,true,end", ", line 3: seconds is -inf, not a number; left out"),
+        ("1,a,b,fp32,ok,nan,true,end", ", line 3: seconds is nan, not a number; left out"),
+        ("1,a,b,fp32,ok,two,true,end", ", line 3: seconds is two, not a number; left out"),
+        ("x,a,b,fp32,ok,2.5,true,end", ", line 3: schema is x, not a number; left out"),
         ('1,"a,b,fp32,ok,2.5,true,end', NOT_WHOLE),
         ("2,a,b,fp32,ok,2.5,true,end", f": 1 row(s) by a newer gpubench (schema 2, {UPGRADE}"),
     ],
@@ -350,6 +350,11 @@ def test_files_without_a_row(tmp_path, content, problem):
     assert found(path) == ([], [problem])
 
 
+def test_a_file_that_lacks_a_required_column_has_no_good_row(tmp_path):
+    path = written(tmp_path, "1,a,b,ok,end", names="schema,suite,model,status,end")
+    assert found(path) == ([], [": no column precision; left out"])
+
+
 @pytest.mark.parametrize("name", ["at once", "closely"])
 def test_what_becomes_of_each_type(tmp_path, name):
     flags = ["true", "TRUE", "True", "false", "", "1", "yes"]
@@ -483,7 +488,8 @@ def test_every_row_knows_its_file(tmp_path):
 def test_a_word_is_no_number_though_all_lines_have_it(tmp_path, text, lines):
     """pandas takes true for 1 where a whole column says so, and nan for nothing."""
     path = written(tmp_path, *[LINE.replace("2.5", text)] * lines)
-    assert found(path) == ([], [f", line {number}: not a whole row; left out" for number in range(2, lines + 2)])
+    why = f"seconds is {text}, not a number; left out"
+    assert found(path) == ([], [f", line {number}: {why}" for number in range(2, lines + 2)])
 
 
 def test_a_name_with_nan_in_it_is_one(tmp_path):
