@@ -157,17 +157,3 @@ def test_the_exit_code_says_whether_there_was_an_answer(cli, tmp_path, arguments
     records.append(tmp_path / "a.csv", [*rows(FAST, **COUNTED), *rows(SLOW, **TI, **COUNTED)])
     done = cli("compare", "a.csv", *arguments)
     assert done.returncode == code, (done.stdout, done.stderr)
-
-
-def test_a_card_alone_keeps_the_tables_of_its_results():
-    """Those of ladders and of all-reduces name no card in their lines."""
-    ladder = only(answer([RESULTS / "2019-cifar10-ladder-v100.csv"]), "v100")
-    assert [len(table.lines) for table in ladder.sections[0].tables if table.name.startswith("Tesla")][:2] == [17, 7]
-    sums = only(answer([RESULTS / "2026-11-eight-gloo-processes.csv"]), "epyc")
-    assert [table.name for table in sums.sections[0].tables] == ["all-reduces"]
-
-
-def test_a_card_alone_shows_no_section_that_only_its_evidence_names():
-    whole = answer([RESULTS / "2019-rtx-2060-gtx-1080-ti.csv"])
-    with pytest.raises(UserError, match="there is resnet"):
-        only(whole, "ryzen")

@@ -157,14 +157,6 @@ def test_a_card_without_figures_is_estimated_and_labelled(cli):
     assert "RTX 3060: no figure in half precision" in text
 
 
-def test_three_cards_are_one_table_relative_to_the_last(cli):
-    done = cli("cards", "H100", "SXM", "RTX", "5080", "RTX", "4090")
-    assert done.returncode == 0, done.stderr
-    ratio = published_speeds("half").ratio("H100 80GB HBM3", "RTX 4090")
-    assert f"H100 80GB HBM3, {ratio.value:.2f} times as fast as RTX 4090" in " ".join(done.stdout.split())
-    assert re.findall(r"^ (\S.*?)  ", done.stdout, re.MULTILINE) == ["card", "H100 80GB HBM3", "RTX 4090", "RTX 5080"]
-
-
 @pytest.mark.parametrize(
     "wrong",
     [

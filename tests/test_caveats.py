@@ -8,8 +8,7 @@ from rows import row, rows
 import gpubench
 from gpubench.errors import UserError
 from gpubench.rows import write as records
-from gpubench.show.terminal import LINES, everything, screen
-from gpubench.show.wrap import WIDTH
+from gpubench.show.terminal import screen
 from gpubench.studies.answer import only
 from gpubench.studies.bound import bound_of
 
@@ -82,20 +81,6 @@ def test_a_baseline_of_several_changes_is_counted_once(tmp_path):
 def test_one_suite_says_how_many_of_the_rows_it_is_about(tmp_path):
     said = only(answered(tmp_path, rows([1.0]), rows([2.0], **MIXED), rows([1.0], suite="mine")), "mine")
     assert "1 of 3 rows in 1 file." in " ".join(screen(said, in_full=True))
-
-
-def test_what_holds_back_is_sorted_counted_apart_and_not_cut(tmp_path):
-    counted = [
-        row(suite=f"suite{n:02}", samples_per_second=10.0 * n, resident_samples_per_second=10.0 * n, **COUNTED)
-        for n in range(1, 20)
-    ]
-    said = only(answered(tmp_path, counted), "roofline")
-    assert [each.figure for each in said.results[:2]] == ["19%", "18%"]
-    lines = screen(said, in_full=True)
-    assert "more results below." in " ".join(lines)
-    assert len(lines) <= LINES
-    assert max(map(len, lines)) <= WIDTH
-    assert "bf16" not in " ".join(everything(said))
 
 
 def test_a_measured_peak_that_is_exceeded_has_a_caveat():

@@ -69,17 +69,6 @@ def test_mistakes_exit_2_without_a_traceback(cli, arguments):
     assert "Traceback" not in done.stderr
 
 
-def test_list_fits_a_screen(cli):
-    lines = cli("list").stdout.splitlines()
-    assert len(lines) <= 40
-    assert max(map(len, lines)) <= 79
-    text = "\n".join(lines)
-    assert all(re.search(rf"^{name} +v\d", text, re.MULTILINE) for name in built_in_names())
-    assert "resnet152" in text
-    assert text.count("--set threads=0") == 1
-    assert "--set image_size" not in text
-
-
 def test_list_of_one_suite_shows_all_its_parameters(cli):
     for name in built_in_names():
         text = cli("list", name).stdout

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import psutil
 import pytest
 import torch
 from brief import brief
@@ -16,7 +15,6 @@ from gpubench.suites.imagenet import data
 from gpubench.suites.imagenet import network as networks
 from gpubench.suites.imagenet.data import Source, workers_of
 from gpubench.suites.imagenet.network import Network, no_algorithm_search, predict
-from gpubench.suites.imagenet.pictures import decode_jpeg
 from gpubench.suites.imagenet.training import first_reached, rate
 from PIL import Image, ImageDraw
 from small_trials import run_trial, small_trial
@@ -279,22 +277,6 @@ def test_batched_rectangles_predict_as_one_image_at_a_time_does(photos):
     for together, alone in found.values():
         torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
         assert together.argmax() == alone.argmax()
-
-
-def test_one_pool_of_loader_processes_serves_all_phases(photos):
-    before = set(psutil.Process().children())
-    trial = trial_of(photos, workers="2")
-    source = Source(trial)
-    assert source.feed.loader.dataset.decode is decode_jpeg
-    seen = []
-    for phase in schedule_of(PHASES).phases:
-        for number, _ in enumerate(source.train(0, phase, 8)):
-            if number == 1:  # a cut pass, as a sampled run makes them
-                break
-        seen.append({child.pid for child in psutil.Process().children() if child not in before})
-        assert len(list(source.valid(phase, 8, rectangles=phase.rect_val))) >= 3
-    assert seen[0]
-    assert seen[0] == seen[1] == seen[2]
 
 
 @pytest.mark.parametrize(

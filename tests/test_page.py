@@ -12,7 +12,6 @@ from made_answers import TABLE, answer, pairs, ratios, result, section
 from gpubench.errors import UserError
 from gpubench.rows.embed import table_in
 from gpubench.rows.read import load
-from gpubench.show.charts import FINDINGS
 from gpubench.show.html import grid_of
 from gpubench.show.page import page_of, write
 from gpubench.studies.section import Bar, BarGroup, Column, Table
@@ -139,12 +138,6 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot write there"):
         write(answer(), tmp_path / "file" / "page.html")
-
-
-def test_a_section_of_many_results_draws_the_first(text):
-    results = tuple(result(f"Finding {n}", (pairs(f"chart {n}"),)) for n in range(30))
-    page = Page(page_of(answer(*results, sections=[section(results=results)])))
-    assert len(page.all("svg")) == FINDINGS
 
 
 ROW = "NVIDIA GeForce RTX 4090,2.15.0,580.1,2026-11-{day}T10:00:00+00:00,{laps},d,end"

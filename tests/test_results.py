@@ -14,7 +14,7 @@ from gpubench.cli.run import print_results, results_of
 from gpubench.printed import duration
 from gpubench.rows import write as records
 from gpubench.runner.session import RunSummary
-from gpubench.show.terminal import MOST, screen
+from gpubench.show.terminal import screen
 from gpubench.show.wrap import WIDTH
 from gpubench.studies import words
 from gpubench.studies.answer import answer, headline
@@ -109,16 +109,6 @@ def test_cards_come_first_then_what_is_decided_then_the_largest():
         result(kind="ablation", value=30.0),
     ]
     assert in_order(order[::-1]) == order
-
-
-def test_thirty_cards_fit_a_screen_the_best_first():
-    cards = [result(subject=f"RTX {number} Ti SUPER 24GB", value=number / 10) for number in range(10, 40)]
-    lines = screen(answered(in_order(cards), 30, 360, 2))
-    assert len(lines) <= 25
-    assert max(map(len, lines)) <= WIDTH
-    assert lacking(lines[0], "RTX 39 Ti SUPER 24GB", "3.90", "B", "fp32") == []
-    assert f"{30 - MOST} more results: --all." in " ".join(lines[-4:])
-    assert "2 without a result." in " ".join(lines[-4:])
 
 
 @pytest.mark.parametrize(

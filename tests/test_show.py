@@ -94,15 +94,6 @@ def test_a_resnet_is_folded_to_its_blocks():
     assert blocks[-2:] == [("average pool", "", 1, (2048, 1, 1)), ("linear", "", 1, (1000,))]
 
 
-def test_a_shortcut_that_begins_inside_its_block_is_found():
-    """PreActivation's leaves after the first norm."""
-    blocks = looks(network("cifar10", "baseline"))
-    assert blocks[1:3] == [
-        ("+ norm, ReLU, conv 3x3, 3x3", "", 2, (64, 32, 32)),
-        ("+ norm, ReLU, conv 3x3 /2, 3x3", "conv 1x1 /2", 1, (128, 16, 16)),
-    ]
-
-
 def test_frozen_and_shared_weights_are_counted_as_such():
     article = network("resnet", "resnet18", recipe="article")
     assert article.trained < article.weights / 10

@@ -219,13 +219,6 @@ def test_cpu_energy_stands_beside_the_cards_and_is_the_devices_on_a_cpu():
     assert elsewhere.telemetry(LAPS).energy_joules is None
 
 
-def test_with_nothing_to_read_nothing_is_done():
-    sampler, told = sampled(None, 5)
-    assert not sampler.watches
-    assert sampler.telemetry(LAPS) == Telemetry()
-    assert told == []
-
-
 SLEEPS = '''"""Half a second a step."""
 import time
 
