@@ -185,17 +185,6 @@ for line in {lines!r}:
     assert done.returncode == 0, done.stderr
 
 
-def test_listing_suites_does_not_load_the_reader_of_rows():
-    script = """
-import sys
-from gpubench.cli.app import app
-app(["list"], standalone_mode=False)
-print("polars" in sys.modules)
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "False"
-
-
 MOST_LINES_OF_A_FILE, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 400, 60, 8
 FUNCTIONS = [
     (path.relative_to(ROOT).as_posix(), node)

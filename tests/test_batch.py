@@ -133,17 +133,6 @@ def test_memories_in_which_8_do_not_fit(limit, cap, answer):
     assert ("not even a batch of 1" in found.reason) == (answer[0] is None)
 
 
-def test_memory_that_does_not_grow_predicts_nothing():
-    asked = []
-
-    def probe(batch):
-        asked.append(batch)
-        return ProbeResult(batch <= 40, batch, 500)
-
-    assert largest_batch(probe, capacity_bytes=1000, cap=None).batch == 40
-    assert asked == [8, 16, 32, 64, 48, 40, 56]
-
-
 def test_the_curve_by_hand():
     def probe(batch):
         return ProbeResult(batch <= 16, 100 / 3, batch * 10)

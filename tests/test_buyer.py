@@ -40,12 +40,13 @@ def test_one_comparison_is_over_card_and_precision_together(tmp_path):
     assert lines[-1] == {"model": "mean", **means, "speedup": "4.90"}
 
 
-def test_its_chart_has_four_bars_a_model(tmp_path):
+def test_its_charts_have_four_bars_a_model_on_one_base(tmp_path):
     (result,) = section(answered(tmp_path, two_cards(trials=6)), "buyer").results
-    (seconds,) = result.charts
+    seconds, relative = result.charts
+    assert [bar.value for bar in relative.groups[0].bars] == pytest.approx([1.0, 0.5, 0.5, 0.25])
     assert [bar.value for bar in seconds.groups[1].bars] == pytest.approx([240.0, 80.0, 120.0, 40.0], rel=0.02)
     assert all(bar.interval for chart in result.charts for group in chart.groups for bar in group.bars)
-    assert (seconds.winner, seconds.groups[0].text) == (result.subject, "4.00x")
+    assert (seconds.winner, relative.groups[0].text) == (result.subject, "4.00x")
 
 
 def test_models_that_differ_widely_are_a_range(tmp_path):

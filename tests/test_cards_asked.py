@@ -8,7 +8,7 @@ from facts import lacking
 
 from gpubench.analysis.metrics import price_of
 from gpubench.errors import UserError
-from gpubench.studies.cards import REFERENCE, options, ranking, versus
+from gpubench.studies.cards import REFERENCE, options, versus
 from gpubench.studies.cards.figures import data_sheets, published
 from gpubench.studies.cards.ratio import pairs_of, published_speeds
 
@@ -113,15 +113,6 @@ def test_dollars_are_counted_where_cards_have_a_price(cli, tmp_path):
     assert re.search(rf"RTX 4090 .* 0\.40 +{ratio:.2f}$", table, re.MULTILINE)
     assert re.search(r"RTX 3060 .* -  .* 0\.10 ", table, re.MULTILINE)  # no figure in half: estimated
     assert max(map(len, table.splitlines())) <= 79
-
-
-def test_every_card_is_on_one_table(cli):
-    for more in ([], ["--relative-to", "L4"]):
-        out = cli("cards", "--all", *more).stdout
-        assert all(f" {line.card} " in out for line in ranking.rank().lines)
-        for text in (out, cli("cards", *more).stdout):
-            assert len(re.findall("^ card ", text, re.MULTILINE)) == 1
-            assert max(map(len, text.splitlines())) <= 79
 
 
 def test_two_cards_are_compared_with_every_pair_of_figures(cli):

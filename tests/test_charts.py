@@ -151,7 +151,7 @@ def test_each_carries_the_rows_of_its_cases(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / "charts").write_text("")
-    with pytest.raises(UserError, match=r"--charts .*charts: cannot write there"):
+    with pytest.raises(UserError, match=r"charts: charts cannot be written there"):
         drawn(tmp_path, answer())
 
 
@@ -225,6 +225,10 @@ def test_texts_stand_out_from_what_is_behind_them(chart, theme):
         behind += [to_hex(box.get_facecolor()) for box in figure.axes[0].patches
                    if box.get_fill() and box.get_window_extent().contains(*at)]  # fmt: skip
         assert contrast(to_hex(text.get_color()), behind[-1]) >= 4.5, text.get_text()
+
+
+def test_values_far_from_each_other_have_their_figures(light):
+    assert {"10.0", "10,000"} <= set(words(figure_of(KINDS["huge"])))
 
 
 def test_ratios_are_told_from_the_line_and_long_whiskers_end_in_arrows(light):

@@ -1,7 +1,7 @@
 """Laps, steady state and projection, with a clock whose time is data: every expectation is exact."""
 
 from dataclasses import replace
-from itertools import count, pairwise
+from itertools import count
 
 import pytest
 from facts import lacking
@@ -415,14 +415,6 @@ def test_one_run_is_enough_for_a_sample():
     assert list(clock.runs(5)) == [0]
 
 
-def test_laps_know_when_they_began():
-    summary, _ = train("sampled", 2, lambda e, s: 0.1, valid=0.1, between=1.0)
-    laps = [lap for lap in summary["laps"] if lap.kind != "resident"]
-    assert laps[0].started == 0.0
-    for before, after in pairwise(laps):
-        assert after.started >= before.started + before.seconds - 1e-9
-
-
 def grow(mode, paces, epochs=(13, 12, 3), steps=400, state=None, stop_at=None):
     """A training in three stages that differ in seconds per step; returns (clock, epochs that ran, time).
 
@@ -542,15 +534,6 @@ def test_news_comes_four_times_a_second_at_most():
         steps(clock, time, 8, 0.125)
     # At the start; then a lap of one step and three of two; the last step is none yet.
     assert news == [0.0, 0.375, 0.625, 0.875]
-
-
-def test_a_lap_without_any_time_has_no_rate():
-    rates = []
-    clock, time = clock_of("quick", report=lambda event: rates.append(event["rate"]))
-    time.now = 9.0
-    for _ in clock.epochs(1):
-        steps(clock, time, 1, 0.0)
-    assert rates == [None, None]  # of the start, and of the lap
 
 
 def test_the_time_of_an_epoch_and_what_has_passed():

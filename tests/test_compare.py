@@ -235,17 +235,6 @@ def test_a_resumed_trial_supersedes_its_interrupted_row(tmp_path):
     assert lacking(line, 1) == []
 
 
-def test_two_sessions_of_one_specimen_stay_apart_only_where_both_ran_a_case(tmp_path):
-    result = result_of(tmp_path, rows(FAST), rows(SLOW, session="s2", model="resnet34"))
-    assert {group.label for group in result.workloads[0].groups} == {"RTX 2080 Ti"}
-    result = result_of(tmp_path, rows(FAST), rows(SLOW, session="s2"))
-    assert {group.label for group in result.workloads[0].groups} == {
-        "RTX 2080 Ti [session s1]",
-        "RTX 2080 Ti [session s2]",
-    }
-    assert "one specimen each" in only(result).notes
-
-
 def test_a_baseline_card_leaves_the_precisions_alone_and_must_be_unmistakable(tmp_path):
     groups = rows(SLOW), rows(FAST, precision="fp16"), rows(SLOW, **OTHER)
     result = result_of(tmp_path, *groups, baseline="1080 ti")
@@ -270,19 +259,3 @@ def test_sampled_trials_are_one_case_whether_or_not_the_sample_was_all(tmp_path)
         (6, "measured"),
         (6, "projected"),
     ]
-
-
-def test_devices_without_a_hash_are_not_pooled(tmp_path):
-    first, second = (
-        rows(times, device_hash="", device=device, precision=precision)
-        for times, device, precision in ((FAST, "cuda:0", "fp32"), (SLOW, "cuda:1", "fp32"))
-    )
-    half = rows([v / 2 for v in FAST], device_hash="", precision="fp16")
-    result = result_of(tmp_path, first, second, half)
-    assert {(group.label, group.trials) for group in result.workloads[0].groups} == {
-        ("RTX 2080 Ti (cuda:0)", 6),
-        ("RTX 2080 Ti (cuda:1)", 6),
-    }
-    card, precision = result.comparisons
-    assert (card.axis, "one specimen each" in card.notes) == ("card", True)
-    assert (precision.axis, precision.ratio.value) == ("precision", pytest.approx(0.5))

@@ -161,12 +161,3 @@ def test_the_published_file_is_what_its_script_writes(tmp_path, script):
     runpy.run_path(str(ROOT / "benchmarks" / f"{script}.py"))["main"](tmp_path)
     (written,) = tmp_path.iterdir()
     assert written.read_text() == (ROOT / "results" / written.name).read_text()
-
-
-def test_the_first_screen_of_2018(cli):
-    lines = cli("compare", *PUBLISHED).stdout.splitlines()
-    assert len(lines) <= 25
-    assert max(map(len, lines)) < 80
-    text = " ".join(" ".join(lines).split())
-    for said in ("efficiency 38%", "epoch 27, 2.37 h", "3.03 one run 2,048 x Tesla P40", "2.27", "2.75", "1.38"):
-        assert said in text

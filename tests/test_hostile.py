@@ -93,7 +93,7 @@ def files_that_are_none():
         "NUL bytes": (b"\0".join(good[n : n + 1] for n in range(len(good))), 0, "not a gpubench file"),
         "UTF-16": (good.decode().encode("utf-16"), 0, "not a gpubench file"),
         "Latin-1 inside": (good.replace(b"AMD EPYC", "Müller".encode("latin-1")), 0, "line 2: not a whole row"),
-        "text for numbers": (good.replace(b",64,", b",many,"), 0, "line 2: not a whole row"),
+        "text for numbers": (good.replace(b",64,", b",many,"), 0, "line 2: batch_size is many, not a number"),
         "an open quote": (good.replace(b"AMD EPYC", b'"AMD EPYC') + good.partition(b"\n")[2], 1, "line 2"),
         "semicolons": (good.replace(b",", b";"), 0, "not a gpubench file"),
         "a page": (b"<!doctype html><p>hello", 0, "ask for the original"),

@@ -176,6 +176,7 @@ def test_strangers_change_nothing(machines, tmp_path):
     ((code, err),) = end(impostor)
     assert code == 4, err
     assert SECRET in err
+    machines.out(1).unlink()
     (code, err), (other, other_err) = end(first, machines.start(1))
     silent.close()
     assert (code, other) == (0, 0), err + other_err

@@ -119,5 +119,5 @@ def test_a_failure_of_several_processes_stays_what_it_was():
 def test_one_answer_of_several():
     a = Measurement(status="ok", peak_memory_bytes=5, allocator_retries=1, precision_error=1e-7)
     b = Measurement(status="ok", peak_memory_bytes=9, allocator_retries=2, precision_error=2e-7)
-    both = together({1: b, 0: a})
+    both = together([a, b])
     assert (both.peak_memory_bytes, both.allocator_retries, both.precision_error) == (9, 3, 2e-7)

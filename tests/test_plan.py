@@ -48,13 +48,6 @@ def demo_cases(tmp_path, devices=(GPU,), **options):
     return plan([loaded(tmp_path)], Options(**options), list(devices), {"demo": "toy"}, {})
 
 
-def test_both_is_resolved_to_concrete_names_per_device():
-    assert choose_precisions("both", GPU) == ["fp32", "fp16"]
-    assert choose_precisions("both", CPU) == ["fp32", "bf16"]
-    assert choose_precisions("all", TURING) == ["fp32", "fp16", "fp16-master", "fp16-pure"]
-    assert choose_precisions("bf16,mixed,bf16", CPU) == ["bf16"]
-
-
 def test_a_precision_the_device_lacks_is_a_refusal_not_a_substitute(tmp_path):
     cases = demo_cases(tmp_path, [TURING], precision="fp32,bf16", batch="8", models=("small",))
     assert [(case.precision, case.refusal) for case in cases] == [("fp32", ""), ("bf16", "emulated")]
@@ -182,16 +175,19 @@ def test_a_name_without_a_number_is_the_first_of_its_kind():
 
 
 @pytest.mark.parametrize(
-    ("wish", "expected"),
+    ("device", "wish", "expected"),
     [
-        ("mixed", ["fp16"]),
-        ("both,bf16", ["fp32", "fp16", "bf16"]),
-        ("fp16-pure,fp32", ["fp16-pure", "fp32"]),
-        ("all", list(PRECISIONS)),
+        (GPU, "mixed", ["fp16"]),
+        (GPU, "both,bf16", ["fp32", "fp16", "bf16"]),
+        (GPU, "fp16-pure,fp32", ["fp16-pure", "fp32"]),
+        (GPU, "all", list(PRECISIONS)),
+        (CPU, "both", ["fp32", "bf16"]),
+        (CPU, "bf16,mixed,bf16", ["bf16"]),
+        (TURING, "all", ["fp32", "fp16", "fp16-master", "fp16-pure"]),
     ],
 )
-def test_precisions_in_the_order_asked(wish, expected):
-    assert choose_precisions(wish, GPU) == expected
+def test_precisions_in_the_order_asked(device, wish, expected):
+    assert choose_precisions(wish, device) == expected
 
 
 def test_models_in_the_order_of_the_suite(tmp_path):

@@ -292,7 +292,7 @@ def test_the_command_takes_them_all(path, prices):
     ("where", "why"),
     [
         ("card", "write it as"),
-        ("nothing=1", "write it as"),
+        ("nothing=1", "no column nothing"),
         ("precison=fp32", "did you mean precision"),
         ("precision=fp23", "no row is left; did you mean fp32"),
         ("card=RTX 2080Ti", "did you mean RTX 2080 Ti"),

@@ -354,18 +354,6 @@ def test_a_row_that_nothing_takes_is_said(held, monkeypatch):
     assert [each.name for each in path.parent.iterdir()] == ["a.csv"]
 
 
-def test_rows_that_were_rescued_are_joined_with_cat_and_read(held):
-    file, path = held
-    kept = path.read_bytes()
-    path.write_text("")
-    with pytest.raises(Rescued) as error:
-        file.append([replace(ROW, trial=1)])
-    rescue = Path(str(error.value).partition("`cat ")[2].partition(" >>")[0])
-    path.write_bytes(kept + rescue.read_bytes())
-    loaded = load([path])
-    assert (loaded.frame["trial"].fillna(0).tolist(), loaded.problems) == ([0, 1], [])
-
-
 def found_by_another(path):
     """What a run on this file is refused with; None where it may write."""
     try:

@@ -22,7 +22,7 @@ from small_trials import small_trial
 
 from gpubench.analysis.compare import once
 from gpubench.analysis.groups import completed
-from gpubench.analysis.scaling import curves_of, sums_of
+from gpubench.analysis.scaling import curves_of
 from gpubench.rows import write as records
 from gpubench.rows.read import load
 from gpubench.rows.table import table_of
@@ -135,27 +135,6 @@ def test_a_batch_with_a_rate_of_its_own_is_no_other_recipe(tmp_path):
     assert lines((512, 0.1, 0.6), (1024, 0.2, 0.5)) == [("accuracy", "512", "0.1"), ("accuracy", "1,024", "0.2")]
     found = lines((512, 0.1, 0.6), (512, 0.4, 0.7), (1024, 0.2, 0.5))
     assert [line[0] for line in found] == ["lr=0.1", "lr=0.4", "lr=0.2"], "at one batch they are what is compared"
-
-
-def test_odd_rows_of_others_are_left_out_without_a_fall(tmp_path):
-    tables = ["{", "3", '[["a"],[1]]', '[["gradient_bytes"],["many"]]', '[["bytes","seconds"],[1,0]]']
-    rows = [
-        row(suite="largebatch", studies="batch", params="epochs=1", accuracy=0.5),
-        row(suite="largebatch", studies="batch", params="", accuracy=0.5),
-    ]
-    rows += [each for text in tables for each in scaled([1, 2], table=text, session=text)]
-    rows += [
-        row(suite="scaling", model="allreduce", processes=n, table=text, trial=trial)
-        for n in (None, 0, 2)
-        for trial, text in enumerate(tables)
-    ]
-    rows += [row(suite="scaling", model="allreduce", processes=2, params=f"group={g}") for g in ("x", 9)]
-    rows += [row(suite="scaling", processes=n, session="s9") for n in (None, 0)]
-    rows += scaled([1, 2], batch_size=None, session="s10")
-    frame = frame_of(tmp_path, rows)
-    assert "batch" not in {each.study for each in answered(tmp_path, rows).sections}
-    assert sums_of(frame) == []
-    assert len(curves_of(frame)) == len(tables) + 1  # rows of allreduce whose table is none have a rate all the same
 
 
 @pytest.mark.e2e

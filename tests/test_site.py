@@ -18,7 +18,6 @@ from gpubench.rows import write as records
 from gpubench.rows.row import COLUMNS
 from gpubench.show.site.addresses import addresses, source_link
 from gpubench.show.style import contrast
-from gpubench.studies.cards import ranking
 from gpubench.studies.cards.figures import published
 from gpubench.studies.ranked_cases import NO_ROWS, SiteRow, ranks_of
 
@@ -87,11 +86,14 @@ def test_no_page_asks_anything_of_a_network_and_none_is_large(site, folder):
         assert policy.endswith("; base-uri 'none'; form-action 'none'")
 
 
-def test_the_page_of_a_card_links_to_its_neighbours(site):
+def test_the_page_of_a_card_has_its_neighbours_in_a_chart_and_as_links(site):
     page = site["card/rtx-4090.html"]
-    linked = [text for text in page.text_in("a") if text in {line.card for line in ranking.rank().ranked}]
-    assert len(linked) == 6
-    assert "RTX 4090" not in linked
+    cards = [text for text in page.text_in("text") if re.search("[A-Z]", text)]
+    assert len(cards) == 7
+    assert cards[3] == "RTX 4090"
+    linked = [text for text in page.text_in("a") if text in cards]
+    assert linked == [card for card in cards if card != "RTX 4090"]
+    assert next(page for name, page in site.items() if "epyc" in name).all("figure") == []
 
 
 @pytest.mark.parametrize("url", ["", "https://me.github.io/gpubench/"])

@@ -172,18 +172,6 @@ def test_a_ladder_is_printed_once_with_its_marks(tmp_path):
     assert "\ncases" not in text
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
-def test_nothing_is_cut_in_a_narrow_terminal(tmp_path, width):
-    more = {"model": "resnet152", "batch_policy": "max-fp32", "batch_size": 1024}
-    groups = rows([12345.0] * 6, **more), rows([23456.0] * 6, **OTHER, **more)
-    lines = everything(answered(tmp_path, *groups), width)
-    assert max(map(cell_len, lines)) < width
-    text = " ".join(" ".join(lines).split())  # a heading may be broken at a word
-    assert "…" not in text
-    for figure in ("12,345", "23,456", "1024 (max-fp32)", "1.90", "resnet152", "GTX 1080 Ti"):
-        assert figure in text
-
-
 def test_a_case_without_an_ok_trial_is_a_line_with_its_status(tmp_path):
     bad = row(precision="tf32", status="unsupported", reason="a CPU has no TF32", seconds=None, measured="")
     text = printed(tmp_path, rows([100.0]), [bad])

@@ -226,9 +226,11 @@ def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
         column, equals, value = where.partition("=")
         negated = column.endswith("!")
         column = column.rstrip("!").strip()
-        if not equals or column not in COLUMNS:
-            meant = did_you_mean(column, COLUMNS) if equals else ""
-            raise UserError(f"--where {where}: write it as column=value; `gpubench columns` lists the columns{meant}")
+        if not equals:
+            raise UserError(f"--where {where}: write it as column=value; `gpubench columns` lists the columns")
+        if column not in COLUMNS:
+            meant = did_you_mean(column, COLUMNS) or "; `gpubench columns` lists them"
+            raise UserError(f"--where {where}: no column {column}{meant}")
         if column not in frame:
             raise UserError(f"--where {where}: {column} is not read to compare; choose the rows by another column")
         texts = frame[column]

@@ -10,7 +10,6 @@ import pandas as pd
 
 from gpubench.analysis.groups import only_sums
 from gpubench.rows.alike import LINK, SPECIMEN, STACK
-from gpubench.rows.params import params_of
 from gpubench.rows.table import BROKEN, number, table_of
 
 MOST_PROCESSES = 1 << 20
@@ -45,10 +44,9 @@ class Curve:
 
 @dataclass(frozen=True)
 class Sum:
-    """One line of an all-reduce table, the median of its trials."""
+    """The fastest all-reduce of a size over a number of processes: the medians of its trials."""
 
     processes: int
-    group: int
     algorithm: str
     fused: bool
     what: str
@@ -59,21 +57,12 @@ class Sum:
 
 @dataclass(frozen=True)
 class Sums:
-    """All all-reduces of one card and number type."""
+    """The fastest all-reduces of one card and number type, by processes, content and size."""
 
     known: Mapping[str, Any]
     """The columns that its rows agree in."""
     lines: tuple[Sum, ...]
     cases: frozenset[int]
-
-    def best(self) -> list[Sum]:
-        """Return the fastest line for each number of processes, content and size."""
-        fastest: dict[tuple[int, str, int], Sum] = {}
-        for line in self.lines:
-            key = (line.processes, line.what, line.bytes)
-            if key not in fastest or line.seconds < fastest[key].seconds:
-                fastest[key] = line
-        return [fastest[key] for key in sorted(fastest)]
 
 
 def curves_of(frame: pd.DataFrame) -> list[Curve]:
@@ -142,31 +131,27 @@ def sums_of(frame: pd.DataFrame) -> list[Sums]:
     ok = frame[(frame["status"] == "ok") & only_sums(frame)]
     tables = []
     for shared, rows in alike_rows(ok, ["suite", "suite_version", "backend", "interconnect", "precision"]):
-        lines: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
+        times: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
         for _, row in rows.iterrows():
             for key, seconds, busbw in _sums_in(row):
-                lines.setdefault(key, []).append((seconds, busbw))
-        medians = tuple(Sum(*key, *map(float, np.median(values, axis=0))) for key, values in lines.items())
-        if medians:
-            tables.append(Sums(shared, medians, cases_of(rows)))
+                times.setdefault(key, []).append((seconds, busbw))
+        fastest: dict[tuple[int, str, int], Sum] = {}
+        for (processes, _, *about), values in times.items():
+            line = Sum(processes, *about, *map(float, np.median(values, axis=0)))
+            key = (line.processes, line.what, line.bytes)
+            fastest[key] = min(line, fastest.get(key, line), key=lambda other: other.seconds)
+        if fastest:
+            tables.append(Sums(shared, tuple(fastest[key] for key in sorted(fastest)), cases_of(rows)))
     return tables
 
 
 def _sums_in(row: "pd.Series[Any]") -> Iterator[tuple[tuple[Any, ...], float, float]]:
     """Yield (key of the line, seconds, busbw) of each complete line of the row's table."""
-    processes, group = int(row["processes"]), _group_of(row)
-    for line in table_of(row["table"]) if 1 <= group <= processes else []:
+    for line in table_of(row["table"]):
         try:
             what = (str(line["algorithm"]), bool(line["fusion_bytes"]), str(line["what"]), int(number(line["bytes"])))
             seconds, busbw = number(line["seconds"]), number(line["busbw"])
         except BROKEN:
             continue
         if seconds > 0 and what[-1] > 0:
-            yield (processes, group, *what), seconds, busbw
-
-
-def _group_of(row: "pd.Series[Any]") -> int:
-    """Return the processes per group of the hierarchical algorithm, as the suite chose them; 0 where unknown."""
-    asked = params_of(row["params"]).get("group", "0")
-    nodes = int(row["nodes"]) if row["nodes"] >= 1 else 1
-    return (int(asked) or int(row["processes"]) // nodes) if is_count(asked) else 0
+            yield (int(row["processes"]), row["params"], *what), seconds, busbw

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pynvml
+
 from gpubench.data import datasets
 from gpubench.errors import UserError
 from gpubench.hardware.apex import why_no_apex
@@ -159,8 +161,6 @@ def nvidia_cards() -> list[Card]:
 
     If NVML fails although the driver is loaded, return one card without a name whose `problem` has the reason.
     """
-    import pynvml
-
     try:
         pynvml.nvmlInit()
         newest = pynvml.nvmlSystemGetCudaDriverVersion_v2()

@@ -117,17 +117,13 @@ def all_processes_visible(link: Path = Path("/proc/self/ns/pid")) -> bool:
         return False
 
 
-def cpu_packages(root: Path = Path("/sys/class/powercap")) -> list[Path]:
-    """Return RAPL's folders of CPU packages: intel-rapl:0 is one (on AMD too), intel-rapl:0:0 a part of it."""
-    return [zone for zone in sorted(root.glob("intel-rapl:*")) if _text(zone / "name").startswith("package")]
-
-
 def cpu_energy(root: Path = Path("/sys/class/powercap")) -> Callable[[], float | None]:
     """Return a function that reads RAPL's energy counter of all CPU packages, in joules.
 
     The function returns None if the counter is not readable; on most systems only root may read it.
     """
-    zones = cpu_packages(root)
+    # intel-rapl:0 is a package (on AMD too), intel-rapl:0:0 a part of it.
+    zones = [zone for zone in sorted(root.glob("intel-rapl:*")) if _text(zone / "name").startswith("package")]
     ranges = {zone: int(_text(zone / "max_energy_range_uj") or 0) for zone in zones}
     last: dict[Path, int] = {}
     turns: dict[Path, int] = dict.fromkeys(zones, 0)

@@ -8,6 +8,7 @@ from itertools import combinations
 from pathlib import Path
 
 import psutil
+import pynvml
 
 from gpubench.suite.trial import Case
 
@@ -57,8 +58,6 @@ def _network(address: str) -> str:
 def _between_cards(uuids: Sequence[str]) -> str:
     """Return how these NVIDIA cards are connected: by NVLink, or else the longest path over PCIe."""
     with contextlib.suppress(Exception):  # without NVML (in a container) the trial still runs
-        import pynvml
-
         pynvml.nvmlInit()
         cards = [pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}") for uuid in uuids]
         if all(_by_nvlink(first, second) for first, second in combinations(cards, 2)):
@@ -69,15 +68,11 @@ def _between_cards(uuids: Sequence[str]) -> str:
 
 
 def _by_nvlink(first: object, second: object) -> bool:
-    import pynvml
-
     status = pynvml.nvmlDeviceGetP2PStatus(first, second, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
     return bool(status == pynvml.NVML_P2P_STATUS_OK)
 
 
 def _nvlinks(card: object) -> int:
-    import pynvml
-
     active = 0
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         with contextlib.suppress(pynvml.NVMLError):

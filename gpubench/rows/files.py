@@ -11,6 +11,8 @@ from gpubench.rows.embed import RowsLostError, table_in
 
 OURS = ("schema", "suite")
 """Columns that tell our files, of any schema, from other people's."""
+REQUIRED = (*OURS, "model", "precision", "status")
+"""Columns of every file of ours, without which a row says nothing."""
 CHUNK_BYTES = 16 << 20
 """Files are read together up to this size."""
 
@@ -88,6 +90,10 @@ def opened(path: Path, problems: list[str]) -> File | None:
     missing = [name for name in OURS if name not in names]
     if missing:
         problems.append(f"{path}: not a gpubench file (it has no column {', '.join(missing)}); left out")
+        return None
+    lost = [name for name in REQUIRED if name not in names]
+    if lost:
+        problems.append(f"{path}: no column {', '.join(lost)}; left out")
         return None
     if len(set(names)) != len(names):
         problems.append(f"{path}, line 1: a column stands twice in the header; left out")

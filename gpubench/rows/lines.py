@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from gpubench.rows.column import breaks, in_words
 from gpubench.rows.digest import NAMED_LINES, edited, in_our_columns, named
-from gpubench.rows.files import File, split
+from gpubench.rows.files import REQUIRED, File, split
 from gpubench.rows.row import ABOUT, END, INTEGERS, NUMBERS, SCHEMA
 
-REQUIRED = ("schema", "suite", "model", "precision", "status")
 NOT_WHOLE = "not a whole row"
 LOST = "\0"
 """A byte that was lost."""
@@ -77,12 +76,12 @@ def _fault(cells: Mapping[str, str]) -> str:
     if not all(cells.get(name) for name in REQUIRED) or cells.get(END, "end") != "end":
         return NOT_WHOLE
     numbers = {name: number_of(cells[name]) for name in NUMBERS if cells.get(name)}
-    if not all(map(math.isfinite, numbers.values())):
-        return NOT_WHOLE
     for name, value in numbers.items():
-        if breaks(value, ABOUT[name].allowed, whole=name in INTEGERS):
+        is_number = math.isfinite(value)
+        if not is_number or breaks(value, ABOUT[name].allowed, whole=name in INTEGERS):
             text = cells[name] if len(cells[name]) <= LONGEST_NUMBER else f"{cells[name][:LONGEST_NUMBER]}..."
-            return f"{name} is {text}, not {in_words(ABOUT[name].allowed, whole=name in INTEGERS)}"
+            wanted = in_words(ABOUT[name].allowed, whole=name in INTEGERS) if is_number else "a number"
+            return f"{name} is {text}, not {wanted}"
     return ""
 
 

@@ -12,8 +12,8 @@ import pandas as pd
 import polars as pl
 
 from gpubench.rows.column import breaks
-from gpubench.rows.files import File
-from gpubench.rows.lines import REQUIRED, number_of
+from gpubench.rows.files import REQUIRED, File
+from gpubench.rows.lines import number_of
 from gpubench.rows.row import ABOUT, COLUMNS, DIGEST, END, FLAGS, INTEGERS, NUMBERS, SCHEMA
 
 COMPARED = ("suite", "model", "precision", "card", "device", "batch_policy", "mode", "data", "weights", "status")

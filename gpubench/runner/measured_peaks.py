@@ -94,15 +94,10 @@ def _key(device: Device, torch: str, precision: str, threads: int) -> str:
     if device.kind == "cpu":
         setup = f"{threads}/{os.environ.get('OMP_NUM_THREADS', '')}/{cpu_count()}"
     else:
-        setup = f"driver={device.driver} {_power_limit(device)} {METHOD}"
+        card = readers([device])[device.device]
+        watts = card.state().power_limit_watts if card else None
+        setup = f"driver={device.driver} {f'{watts:.0f} W' if watts else ''} {METHOD}"
     return " ".join([device.device_hash, torch, precision, setup])
-
-
-def _power_limit(device: Device) -> str:
-    """Return the card's power limit; empty if unknown."""
-    card = readers([device])[device.device]
-    watts = card.state().power_limit_watts if card else None
-    return f"{watts:.0f} W" if watts else ""
 
 
 def _read() -> dict[str, Any]:

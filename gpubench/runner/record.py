@@ -58,7 +58,7 @@ def row_of(trial: Trial, measurement: Measurement, setting: Setting, *, started:
     }
     written: dict[str, Any] = {name: _rounded(value, ABOUT[name].digits) for name, value in values.items()}
     for name in NUMBERS:
-        if written.get(name) is not None and not _is_allowed(name, written[name]):
+        if written.get(name) is not None and breaks(written[name], ABOUT[name].allowed, whole=name in INTEGERS):
             allowed = in_words(ABOUT[name].allowed, whole=name in INTEGERS)
             why = f"{name} was {written[name]}, not {allowed}: left out"
             written |= {name: None, "reason": "; ".join(filter(None, [written["reason"], why]))}
@@ -76,11 +76,6 @@ def _left_out(quality: Mapping[str, object]) -> Iterator[str]:
             yield f"{name}: no such column; qualities are {', '.join(QUALITIES)}"
         elif not _is_figure(value):
             yield f"{name} was {value!r}, not a finite number: left out"
-
-
-def _is_allowed(name: str, value: float) -> bool:
-    """Return whether the column allows the number."""
-    return not breaks(value, ABOUT[name].allowed, whole=name in INTEGERS)
 
 
 def copied(columns: Iterable[str], sources: Mapping[str, object]) -> dict[str, object]:

@@ -32,7 +32,7 @@ class WarmUp:
         `searched`: whether a batch search has just used the device.
         """
         is_warm = searched and len(self._session.devices) == 1
-        devices = {device for planned_case in planned for device in devices_of(planned_case)}
+        devices = {device for planned_case in planned for device in planned_case.devices}
         self._soak(devices, SOAK_AFTER_SEARCH_SECONDS if is_warm else SOAK_SECONDS)
         self._find_peak(case)
 
@@ -68,13 +68,6 @@ class WarmUp:
             )
         except UserError as error:
             self._say(f"{error}; rows will lack it")
-
-
-def devices_of(case: Case) -> list[str]:
-    """Return the devices of this machine that the case uses."""
-    kind, colon, first = case.device.partition(":")
-    local = case.processes // case.nodes
-    return [f"{kind}:{int(first) + index}" for index in range(local)] if colon else [kind]
 
 
 def _key(case: Case) -> PeakKey:

@@ -15,8 +15,6 @@ from gpubench.studies.section import Bar, BarGroup, Bars, Column
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LOG_FROM = 100
-"""The axis is logarithmic if the largest value over the smallest is above this."""
 ROW, NARROW = (0.21, 0.6), 0.158
 """Minimum and maximum distance from bar to bar, in inches, and the minimum where there are many."""
 BELOW = 5
@@ -34,30 +32,22 @@ def values_of(chart: Bars) -> list[float]:
     return [bar.value for group in chart.groups for bar in group.bars if bar.value is not None]
 
 
-def logarithmic(chart: Bars) -> bool:
-    """Return whether the axis is logarithmic."""
-    values = values_of(chart)
-    return bool(values) and chart.reference is None and min(values) > 0 and max(values) / min(values) > LOG_FROM
-
-
 @dataclass(frozen=True)
 class _Scale:
     """The axis of values: from `low` at `start` inches to `high`, `length` inches farther right."""
 
     low: float
     high: float
-    log: bool
     start: float = 0.0
     length: float = 1.0
 
     def at(self, value: float) -> float:
         """Return the position of a value, in inches; values beyond the axis are at its ends."""
-        low, high, place = (math.log(max(x, self.low)) if self.log else x for x in (self.low, self.high, value))
-        return self.start + self.length * min(max((place - low) / (high - low), 0.0), 1.0)
+        return self.start + self.length * min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)
 
     def ticks(self) -> list[float]:
         """Return the numbers along the axis."""
-        ticks = locator(self.low, self.high, 10 * self.log).tick_values(self.low, self.high)
+        ticks = locator().tick_values(self.low, self.high)
         return [float(tick) for tick in ticks if self.low <= tick <= self.high]
 
 
@@ -97,7 +87,7 @@ def figure_of(chart: Bars, width: float, *, framed: bool, whole: Bars | None = N
     if len(set(colours.values())) > 1 and not listed and not named:
         naming = next((group for group in chart.groups if _has_room(group, colours, scale)), None)
         keys = keys if naming else [Key("box", colour, name) for name, colour in colours.items()] + keys
-    axis = AXIS if chart.reference is not None or scale.log else 0.0
+    axis = AXIS if chart.reference is not None else 0.0
     sheet = sheet_of(chart, width, keys, spans[-1][2] * 0.25 + axis, framed=framed)
     room = sheet.bottom - sheet.top - axis
     if spans[-1][2] * ROW[0] > room:
@@ -198,8 +188,6 @@ def _scale(chart: Bars, rows: Sequence[_Row], left: float, right: float) -> _Sca
 def _limits(chart: Bars) -> _Scale:
     """Return the axis with its ends; a whisker that is much longer than the others is cut off."""
     values = [*values_of(chart), *(value for marks in chart.marks.values() for value in marks.values())]
-    if logarithmic(chart):
-        return _Scale(10.0 ** math.floor(math.log10(min(values_of(chart)) / 1.5)), max(values), log=True)
     values += [] if chart.reference is None else [chart.reference]
     intervals = [bar.interval for group in chart.groups for bar in group.bars if bar.interval]
     usual = statistics.median(high - low for low, high in intervals or [(0.0, 0.0)])
@@ -207,9 +195,9 @@ def _limits(chart: Bars) -> _Scale:
     low = max(min([*values, *(low for low, _ in intervals)]), min(values) - reach)
     high = min(max([*values, *(high for _, high in intervals)]), max(values) + reach)
     if chart.reference is None:
-        return _Scale(min(0.0, low), max(0.0, high) or 1.0, log=False)
+        return _Scale(min(0.0, low), max(0.0, high) or 1.0)
     margin = 0.04 * (high - low) or 0.1
-    return _Scale(low - margin, high + margin, log=False)
+    return _Scale(low - margin, high + margin)
 
 
 def _colours(chart: Bars, *, listed: bool) -> dict[str, str]:

@@ -38,7 +38,7 @@ def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], the
                 figure = figure_of(dated(chart, answer))
                 paths += save(figure, folder / chart.name, answer.table(chart.cases), kinds)
     except OSError as error:
-        raise UserError(f"--charts {folder}: cannot write there ({error.strerror})") from None
+        raise UserError(f"{folder}: charts cannot be written there ({error.strerror})") from None
     more = len(_chosen(answer, every=True)) - len(charts)
     if not more:
         return paths or ["No chart: nothing here has two figures to compare."]
@@ -104,8 +104,6 @@ def drawn(chart: Bars) -> Bars:
 def _prepared(chart: Bars) -> Bars:
     if chart.unit == "s" and chart.reference is None:
         chart = _in_unit(chart)
-    if bars.logarithmic(chart):
-        chart = replace(chart, subtitle=f"{chart.subtitle}; logarithmic axis")
     return replace(chart, foot=chart.foot.rstrip(". "))
 
 

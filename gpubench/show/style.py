@@ -103,17 +103,15 @@ def wrapped(text: str, inches: float, size: float, most: int, weight: str = "nor
 
 def plain_numbers(axis: "Axis") -> None:
     """Label an axis with few numbers, without powers."""
-    axis.set_major_locator(locator(*axis.get_view_interval(), 0))
+    axis.set_major_locator(locator())
     axis.set_major_formatter(lambda value, _: f"{value:,.12g}")
 
 
-def locator(low: float, high: float, base: int) -> "Locator":
-    """Return the locator of an axis; logarithmic axes of less than two decades have ticks at 1, 2 and 5."""
-    from matplotlib.ticker import LogLocator, MaxNLocator
+def locator() -> "Locator":
+    """Return the locator of an axis with few numbers."""
+    from matplotlib.ticker import MaxNLocator
 
-    if not base:
-        return MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
-    return LogLocator(base, (1, 2, 5) if base == 10 and high / low < 100 else (1,), numticks=5)
+    return MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
 
 
 def save(figure: "Figure", stem: Path, table: bytes, kinds: Sequence[str]) -> list[str]:

@@ -41,24 +41,27 @@ def screen(answer: Answer, *, in_full: bool = False, width: int | None = None) -
     """
     width = width or line_width()
     most = LINES * WIDTH // width
-    head = [*wrapped(answer.headline, width)[: 4 * WIDTH // width], ""]
+    head, room = wrapped(answer.headline, width), 4 * WIDTH // width
+    if len(head) > room:
+        head[room - 1 :] = [cut(f"{head[room - 1]} {head[room]}", width)]
     results = answer.comparisons[:MOST]
     own = [result for result in results if result.own]
     in_table = own or results
-    by_model = _by_model(in_table, duration if answer.unit == "s" else significant, width)
+    figure, unit = (duration, "") if answer.unit == "s" else (significant, answer.unit)
+    by_model = _by_model(in_table, figure, unit, width) if answer.metric in {"seconds", "rate"} else []
     listed = [result for result in results if result not in in_table] if by_model else results
     while True:
         tail = ["", *_tail(answer, [*in_table, *listed] if by_model else listed, width, in_full=in_full)]
         table = list(_results(listed, answer.gain, answer.unit, width)) if listed else []
         body = [*by_model, *[""] * bool(by_model and table), *table]
-        if len(head) + len(body) + len(tail) <= most or (len(listed) == 1 and not by_model):
-            return [*head, *body, *tail]
+        if len(head) + 1 + len(body) + len(tail) <= most or (len(listed) == 1 and not by_model):
+            return [*head, *[""] * bool(body), *body, *tail]
         if listed:
             listed = listed[:-1]
         elif by_model:
             by_model, listed = [], results
         else:
-            return [*head[:-1], *tail]
+            return [*head, *tail]
 
 
 def everything(answer: Answer, width: int | None = None, *, every_table: bool = True) -> list[str]:
@@ -220,7 +223,8 @@ def _results(results: Sequence[Result], gain: str, unit: str, width: int) -> Ite
     widths = [max(cell_len(line[at]) for line in [head, *cells]) for at in range(len(head))]
     # The columns `what` and `from` share the width that the others leave.
     room = width - 1 - sum(wide + 2 for wide in widths[:3] if wide) - 2
-    widths[3:] = _shares(cells, widths[3], widths[4], room)
+    widths[4] = min(widths[4], max(FROM, room - widths[3]))
+    widths[3] = min(widths[3], room - widths[4])
     used = [at for at in range(len(head)) if any(line[at] for line in cells)]
     for line, result in zip([head, *cells], [None, *results], strict=True):
         texts = list(line)
@@ -235,19 +239,6 @@ def _line(result: Result, unit: str) -> tuple[str, str, str, str, str]:
     doubt = "?" if result.interval and not result.decided else ""
     signs = f"{doubt}{'*' * bool(result.caveats)}"
     return f"{value}{signs}", interval or verdict.removesuffix("*"), sides_of(result, unit), what, origin
-
-
-def _shares(cells: Sequence[Sequence[str]], what: int, origin: int, room: int) -> tuple[int, int]:
-    """Return the widths of the columns `what` and `from` with which the table has the fewest lines."""
-
-    def lines(origin: int) -> int:
-        """Return the number of lines of the table, for a width of `from`."""
-        widths = (room - origin, origin)
-        return sum(max(len(folded(text, wide)) for text, wide in zip(line[3:], widths, strict=True)) for line in cells)
-
-    least = min(origin, max(FROM, room - what))
-    best = min(range(least, min(origin, room - FROM) + 1), key=lines, default=least)
-    return min(what, room - best), best
 
 
 def _padded(text: str, width: int, *, right: bool) -> str:
@@ -285,11 +276,11 @@ def legend(results: Sequence[Result]) -> list[str]:
     ]
 
 
-def _by_model(results: Sequence[Result], figure: Callable[[float], str], width: int) -> list[str]:
+def _by_model(results: Sequence[Result], figure: Callable[[float], str], unit: str, width: int) -> list[str]:
     """Return a table with a line per model and both sides' figures; empty where the results do not fit such a table.
 
     They fit if they are of one suite and compare one pair of cards in at most two precisions, or the precisions of one
-    card. Other results of the same cards become sentences below the table.
+    card. Other results of the same cards become sentences below the table. `unit`: of the figures.
     """
     columns = [result for result in results if result.kind == "card"]
     columns = columns or [result for result in results if result.kind == "precision"]
@@ -299,7 +290,7 @@ def _by_model(results: Sequence[Result], figure: Callable[[float], str], width: 
     is_alike = len(pairs) == 1 and len(columns) <= 2 and len({result.suite for result in results}) == 1
     parts_by_model = [{part.model: part for part in result.parts} for result in columns]
     has_models = all(len(parts) == len(r.parts) > 0 for parts, r in zip(parts_by_model, columns, strict=True))
-    are_figures = not any(result.unit or result.figure for result in columns)
+    are_figures = not any(result.figure for result in columns)
     if not (is_alike and has_models and are_figures and all(r.kind in {"precision", "buyer"} for r in others)):
         return []
     head = ["", *(text for r in columns for text in (_short(r.baseline), _short(r.subject), "speedup"))]
@@ -309,15 +300,18 @@ def _by_model(results: Sequence[Result], figure: Callable[[float], str], width: 
         for part in (parts.get(model) for parts in parts_by_model):
             line += [figure(part.baseline), figure(part.subject), gain(part.value)] if part else ["", "", ""]
         lines.append(line)
+    values = [_line(result, unit)[0] for result in columns]
     if len(lines) > 1:
-        means = [f"{gain(result.value)}{'*' * bool(result.caveats)}" for result in columns]
-        lines.append(["mean", *(text for mean in means for text in ("", "", mean))])
+        lines.append(["mean", *(text for value in values for text in ("", "", value))])
+    else:
+        lines[0][3::3] = values
     widths = [max(cell_len(line[at]) for line in [head, *lines]) for at in range(len(head))]
+    widths[0] = max(widths[0], len(unit))
     drawn = [
         " " + "  ".join(_padded(text, widths[at], right=at > 0) for at, text in enumerate(line))
         for line in [head, *lines]
     ]
-    over = " " * (widths[0] + 1)
+    over = f" {unit:<{widths[0]}}"
     for at, result in enumerate(columns):
         three = sum(widths[1 + 3 * at : 4 + 3 * at]) + 4
         over += "  " + shortened(result.precision or result.place, three).center(three)
@@ -357,7 +351,7 @@ def _tail(answer: Answer, results: Sequence[Result], width: int, *, in_full: boo
         parts += [f"{more} more result{plural} below."] if more else []
     else:
         left = len(answer.left_out) + sum(len(section.left_out) for section in answer.sections)
-        parts += [f"{left} group{'s' * (left > 1)} had no counterpart (--all lists them)."] if left else []
+        parts += [f"{left} note{'s' * (left > 1)} on what was not compared: --all."] if left else []
         parts.append(f"{more} more result{plural}: --all." if more else "Every case: --all.")
         suites = list(dict.fromkeys(result.suite for result in answer.results))
         parts += [f"One suite: --only {fitted(suites[0], 20)}."] if len(suites) > 1 else []

@@ -10,7 +10,7 @@ from gpubench.analysis.metrics import Metric, did_you_mean
 from gpubench.errors import UserError
 from gpubench.rows.params import params_of
 from gpubench.rows.read import Loaded
-from gpubench.studies import ablation, batch, buyer, goals, ladder, pairs, roofline, scaling, stages, words
+from gpubench.studies import ablation, batch, buyer, goals, ladder, pairs, roofline, scaling, words
 from gpubench.studies.section import Answer, Bars, Result, Section, Table, Value, in_order
 
 STUDIES: dict[str, Callable[[Compared], Iterator[Section]]] = {
@@ -21,12 +21,18 @@ STUDIES: dict[str, Callable[[Compared], Iterator[Section]]] = {
     "epochs": goals.epoch_sections,
     "published": goals.published_sections,
     "batch": batch.sections,
-    "stages": stages.sections,
+    "stages": goals.stage_sections,
     "buyer": buyer.sections,
     "roofline": roofline.sections,
 }
 CLOSE = 0.1
 """Accepted relative difference between a projection without an interval and full runs."""
+RULE = (
+    "Faster or slower needs p < 0.05 after Holm's correction over all ratios here, and an interval of the ratio (95%;"
+    " 99% between specimens or sessions and where the sides scatter unlike) beyond 2%."
+    " Same needs a 90% interval within 2%."
+)
+"""Conditions for a verdict."""
 NAMES_CARDS = {"card", "subject", "baseline", "on"}
 """Table columns that may contain a card's name."""
 
@@ -61,7 +67,7 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
         gain=compared.metric.gain,
         metric=compared.metric.name,
         unit=compared.metric.unit,
-        rule=_rule(compared.metric),
+        rule=RULE,
         files=files,
         rows=len(rows),
         about=len(rows),

@@ -2,10 +2,9 @@
 
 import json
 import math
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,6 +22,8 @@ from gpubench.suite.trial import TRAINED
 
 NOT_CHOSEN = {"", "0", "0.0"}
 """Values of `lr` in a row that mean the suite's default."""
+SAME = ["suite", "suite_version", "model", "precision", "params", "data", "mode", "card", *STACK]
+"""What the batches of one recipe agree in."""
 RateByBatch = dict[int, tuple[float, float]]
 """Samples per second and peak bytes by batch."""
 
@@ -135,42 +136,25 @@ def _of_accuracy(compared: Compared) -> Iterator[Section]:
     ok = ok.assign(params=recipes, global_batch=batches).loc[
         np.array([is_count(batch) and int(batch) > 0 for batch in batches], bool)
     ]
-    same = ["suite", "suite_version", "model", "precision", "params", "data", "mode", "card", *STACK]
-    ok = _split_off_rates(ok, same)
-    known: list[Mapping[str, Any]] = []
-    points: list[list[Size]] = []
-    cases: list[frozenset[int]] = []
-    for names, rows in ok.groupby(same, dropna=False, sort=False):
-        known.append(dict(zip(same, names, strict=True)))
-        points.append([_size(same_batch) for _, same_batch in rows.groupby(rows["global_batch"].astype(int))])
-        cases.append(cases_of(rows))
-    facts = [
-        {name: f"{name}={text_of(recipe[name])}" for name in ("data", "mode", "suite_version", *STACK)}
-        | {
-            "precision": str(recipe["precision"]),
-            **words.settings_of(
-                str(recipe["suite"]),
-                recipe["suite_version"],
-                str(recipe["model"]),
-                str(recipe["params"]),
-            ),
-        }
-        | {"model": str(recipe["model"]), "card": short(str(recipe["card"]))}
-        for recipe in known
-    ]
-    recipe_titles = [", ".join(more) for more in words.apart([str(recipe["suite"]) for recipe in known], facts)]
-    by_suite: dict[str, list[int]] = defaultdict(list)
-    for at, recipe in enumerate(known):
-        by_suite[str(recipe["suite"])].append(at)
-    for suite, places in by_suite.items():
-        titles = [recipe_titles[at] or "accuracy" for at in places]
-        titles = [f"{title} ({n})" if titles.count(title) > 1 else title for n, title in enumerate(titles, start=1)]
-        lines = dict(zip(titles, (points[at] for at in places), strict=True))
-        behind_all = frozenset[int]().union(*(cases[at] for at in places))
-        yield _accuracy_section(suite, lines, [known[at] for at in places], behind_all)
+    for suite, rows in _split_off_rates(ok).groupby("suite", sort=False):
+        yield _accuracy_section(str(suite), rows)
 
 
-def _split_off_rates(frame: pd.DataFrame, same: Sequence[str]) -> pd.DataFrame:
+def _recipes(rows: pd.DataFrame) -> dict[str, list[Size]]:
+    """Return the batches of each recipe and stack, by the facts in which it differs from the others of its suite."""
+    facts, lines = [], []
+    for names, alike in rows.groupby(SAME, dropna=False, sort=False):
+        known = dict(zip(SAME, names, strict=True))
+        about = {name: f"{name}={text_of(known[name])}" for name in ("data", "mode", "suite_version", *STACK)}
+        about |= {"precision": str(known["precision"]), **words.settings_of(known)}
+        facts.append(about | {"model": str(known["model"]), "card": short(str(known["card"]))})
+        lines.append([_size(of_batch) for _, of_batch in alike.groupby(alike["global_batch"].astype(int))])
+    titles = [", ".join(more) or "accuracy" for more in words.apart([""] * len(facts), facts)]
+    titles = [f"{title} ({n})" if titles.count(title) > 1 else title for n, title in enumerate(titles, start=1)]
+    return dict(zip(titles, lines, strict=True))
+
+
+def _split_off_rates(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with a column `lr`; it is removed from `params` if each batch of a recipe has one learning rate.
 
     Such batches form one line. If a batch has several rates, or the suite's default, they are separate recipes.
@@ -178,7 +162,7 @@ def _split_off_rates(frame: pd.DataFrame, same: Sequence[str]) -> pd.DataFrame:
     recipe = frame["params"].map(lambda text: params_without(str(text), ["lr"]))
     lr = frame["params"].map(lambda text: params_of(text).get("lr", ""))
     differs = pd.Series(False, frame.index)
-    for _, rows in frame.assign(params=recipe, lr=lr).groupby(list(same), dropna=False):
+    for _, rows in frame.assign(params=recipe, lr=lr).groupby(SAME, dropna=False):
         rates = rows.groupby("global_batch")["lr"].agg(set)
         chosen = set().union(*rates)
         differs[rows.index] = all(len(rate) == 1 for rate in rates) and len(chosen) > 1 and not chosen & NOT_CHOSEN
@@ -193,11 +177,8 @@ def _size(rows: pd.DataFrame) -> Size:
     return Size(int(first["global_batch"]), accuracy, len(rows), seconds, rate, marks_in(rows), str(first["lr"]))
 
 
-def _accuracy_section(
-    suite: str, lines: Mapping[str, list[Size]], known: Sequence[Mapping[str, Any]], cases: frozenset[int]
-) -> Section:
-    data, cards, versions = ({str(recipe[name]) for recipe in known} for name in ("data", "card", "torch"))
-    torch = words.listed(sorted(versions - {""})) if versions - {""} else ""
+def _accuracy_section(suite: str, rows: pd.DataFrame) -> Section:
+    lines, cases = _recipes(rows), cases_of(rows)
     columns = (
         Column("recipe"),
         Column("batch", "count"),
@@ -228,7 +209,8 @@ def _accuracy_section(
     )
     sizes = [s for line in lines.values() for s in line]
     marks = words.marked(sum((s.marks for s in sizes), Counter[str]()), sum(s.trials for s in sizes), "runs ")
-    where = words.listed(map(words.data_name, sorted(data)))
+    where = words.listed(map(words.data_name, sorted(rows["data"].unique())))
+    torch = [f"torch {version}" for version in sorted(rows["torch"].unique()) if version]
     measure = f"Accuracy on {where} by samples per step; higher is better"
     chart = Bars(
         words.slug(f"{suite} accuracy by batch"),
@@ -238,7 +220,7 @@ def _accuracy_section(
             BarGroup(name, tuple(Bar(f"batch {_named(s)}", s.accuracy) for s in line)) for name, line in lines.items()
         ),
         "share",
-        foot="; ".join([words.listed(sorted(map(short, cards))), *([f"torch {torch}"] if torch else [])]),
+        foot="; ".join([words.listed(sorted(map(short, rows["card"].unique()))), *torch]),
         cases=cases,
     )
     results = tuple(_accuracy_result(suite, name, line, cases) for name, line in lines.items() if len(line) > 1)

@@ -57,7 +57,7 @@ def _section(
     sides = list(dict.fromkeys(side for groups in models.values() for side in groups))
     base, best = _side(pairs[0][0].other), _side(pairs[0][1].subject)
     result = _result(pairs, models, base, best)
-    result = replace(result, charts=(_chart(result, models, sides),))
+    result = replace(result, charts=tuple(_charts(result, models, sides)))
     title = f"{words.title_of([group for groups in models.values() for group in groups.values()])}; on one base"
     table = _table(result, models, sides, base, best)
     return Section("buyer", result.suite, title, (result,), (table,), cases=result.cases)
@@ -136,25 +136,34 @@ def _table(
     return Table(f"minutes, and times as fast as {_name(base)}", tuple(columns), tuple(lines))
 
 
-def _chart(result: Result, models: Mapping[str, Mapping[Side, Group]], sides: Sequence[Side]) -> Bars:
-    """Return the chart of the seconds of all sides by model."""
-    bar_groups = []
-    for part in result.parts:
-        bars = tuple(_bar(side, models[part.model].get(side)) for side in sides)
-        bar_groups.append(BarGroup(part.model, bars, f"{words.gain(part.value)}x"))
-    return Bars(
-        f"{words.slug(f'{result.suite} {result.subject} over {result.baseline}')}-seconds",
-        result.said,
-        f"Seconds for a full run of {result.suite}; lower is better",
-        tuple(bar_groups),
-        "s",
-        winner=result.subject,
-        foot=words.origin([group for groups in models.values() for group in groups.values()]),
-        cases=result.cases,
-    )
+def _charts(result: Result, models: Mapping[str, Mapping[Side, Group]], sides: Sequence[Side]) -> Iterator[Bars]:
+    """Yield the seconds of all sides by model, and the same relative to the base."""
+    stem = words.slug(f"{result.suite} {result.subject} over {result.baseline}")
+    foot = words.origin([group for groups in models.values() for group in groups.values()])
+    for kind, unit, what in (
+        ("seconds", "s", f"Seconds for a full run of {result.suite}; lower is better"),
+        ("relative", "ratio", f"Time relative to {result.baseline}; lower is better"),
+    ):
+        bar_groups = []
+        for part in result.parts:
+            scale = 1 / part.baseline if kind == "relative" else 1.0
+            groups = models[part.model]
+            bars = [_bar(side, groups.get(side), scale) for side in sides]
+            bar_groups.append(BarGroup(part.model, tuple(bars), f"{words.gain(part.value)}x"))
+        yield Bars(
+            f"{stem}-{kind}",
+            result.said,
+            what,
+            tuple(bar_groups),
+            unit,
+            winner=result.subject,
+            foot=foot,
+            cases=result.cases,
+        )
 
 
-def _bar(side: Side, group: Group | None) -> Bar:
+def _bar(side: Side, group: Group | None, scale: float) -> Bar:
     if group is None:
         return Bar(_name(side), None, text="no figure")
-    return Bar(_name(side), group.median, group.interval, note=", ".join(sorted(group.marks)))
+    interval = (group.interval[0] * scale, group.interval[1] * scale) if group.interval else None
+    return Bar(_name(side), group.median * scale, interval, note=", ".join(sorted(group.marks)))

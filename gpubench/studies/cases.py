@@ -66,8 +66,8 @@ def cases_table(groups: Sequence[Group], metric: Metric) -> Table:
         ]
         for group, label in zip(groups, words.labels_of(groups), strict=True)
     ]
-    double = [at for at, column in enumerate(columns) if at > 4 and column.name == metric.title]  # there already
-    kept = [at for at in range(len(columns)) if at not in double]
+    # With the metric `rate` the fifth column has the rates already.
+    kept = [at for at, column in enumerate(columns) if at < 5 or column.name != metric.title]
     return Table("cases", tuple(columns[at] for at in kept), tuple(tuple(line[at] for at in kept) for line in lines))
 
 

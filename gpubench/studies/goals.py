@@ -1,4 +1,4 @@
-"""Accuracy by epoch and hours, and published runs beside the runs that their authors compare them with.
+"""Accuracy by epoch, hours by image size, and published runs beside the runs that their authors compare them with.
 
 A work is the rows of one `session` that name the study `published`. Its authors' rows have the source of the first
 row. The other rows are from other machines, so no result here has a verdict.
@@ -14,7 +14,7 @@ from gpubench.analysis.groups import Group, dicts_of, short
 from gpubench.analysis.scaling import cases_of
 from gpubench.analysis.time_to_goal import PLAUSIBLE_SECONDS
 from gpubench.rows.params import params_of
-from gpubench.rows.table import Epoch, epochs_in, table_of
+from gpubench.rows.table import Epoch, epochs_in, hours_by_size, stages_in, table_of
 from gpubench.studies import words
 from gpubench.studies.cases import behind, known
 from gpubench.studies.section import Column, Result, Section, Table, Value
@@ -88,6 +88,33 @@ def _epoch_result(group: Group, epochs: Sequence[Epoch]) -> Result:
         said=f"{group.model} has {share:.1%} {quality} {when} on {_where(group)}",
         origin=group.precision,
         figure=f"{share:.1%}",
+    )
+
+
+def stage_sections(compared: Compared) -> Iterator[Section]:
+    """Yield the hours of each image size, a section per workload with trainings on several; only for seconds."""
+    for workload in compared.workloads if compared.metric.name == "seconds" else []:
+        tables = [(group, stages_in(str(group.row["table"]))) for group in workload.groups]
+        trainings = [(group, hours_by_size(table)) for group, table in tables if table is not None]
+        results = tuple(_stage_result(group, stages) for group, stages in trainings if len(stages) > 1)
+        if results:
+            suite, title = workload.groups[0].suite, f"{words.title_of(workload.groups)}; hours by stage"
+            cases = behind(group for group, _ in trainings)
+            yield Section("stages", suite, title, results, recipe=words.recipe_of(workload.groups), cases=cases)
+
+
+def _stage_result(group: Group, stages: Sequence[tuple[int, float]]) -> Result:
+    hours = group.median / 3600
+    parts = ", ".join(f"{spent:.3g} h at {size} px" for size, spent in stages)
+    many = f"{group.processes:.0f} x " if group.processes > 1 else ""
+    return words.result_of(
+        group,
+        "stages",
+        f"{group.model} on {_where(group)}",
+        hours,
+        said=f"{group.model} in {group.precision} takes {hours:.3g} h on {many}{words.name(group.label)}: {parts}",
+        origin=f"{group.precision}, {len(stages)} image sizes",
+        figure=f"{hours:.3g} h",
     )
 
 

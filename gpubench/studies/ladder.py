@@ -17,7 +17,7 @@ from gpubench.rows.params import params_of, params_text
 from gpubench.rows.read import shown
 from gpubench.studies import words
 from gpubench.studies.bound import bound_of
-from gpubench.studies.cases import evidence_table
+from gpubench.studies.cases import evidence_table, known
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Result, Section, Table, Value
 from gpubench.suite.trial import TRAINED
 
@@ -248,8 +248,8 @@ def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> li
         cases = frozenset(map(int, trials["case"].unique()))
         measured = "projected" if (trials["measured"] == "projected").any() else str(first["measured"])
         mode, source = shown(str(first["mode"])), shown(str(first["source"]))
-        known = str(first["suite"]), label, str(first["precision"]), measured, mode, source, _settings(first)
-        ladders.append(Ladder(*known, list(best.values()), cases))
+        facts = str(first["suite"]), label, str(first["precision"]), measured, mode, source, _settings(first)
+        ladders.append(Ladder(*facts, list(best.values()), cases))
     return ladders
 
 
@@ -264,8 +264,8 @@ def _rung(rows: pd.DataFrame) -> Rung:
         batch=None if pd.isna(first["batch_size"]) else int(first["batch_size"]),
         epochs=None if pd.isna(first["epochs"]) else int(first["epochs"]),
         seconds=tuple(rows["value"]),
-        accuracy=_known(rows["accuracy"].mean()),
-        success_rate=_known(rows["success_rate"].mean()),
+        accuracy=known(float(rows["accuracy"].mean())),
+        success_rate=known(float(rows["success_rate"].mean())),
         one_run_each=bool(rows["success_rate"].dropna().isin([0.0, 1.0]).all()),
         rate=float(rows["samples_per_second"].dropna().median()),
         interval=stats.median_interval(tuple(rows["value"]), bool((rows["until"] > 0).any())),
@@ -278,10 +278,6 @@ def _rung(rows: pd.DataFrame) -> Rung:
 def _notes(rows: pd.DataFrame) -> str:
     notes = words.marked(marks_in(rows), len(rows))
     return "; ".join([*notes, *dict.fromkeys(shown(str(why)) for why in rows["reason"][rows["status"] == "ok"] if why)])
-
-
-def _known(value: Any) -> float | None:
-    return None if pd.isna(value) else float(value)
 
 
 def _settings(row: Mapping[str, Any]) -> str:

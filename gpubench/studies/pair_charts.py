@@ -20,32 +20,16 @@ PARTS = ("train_", "valid_")
 def pictures(result: Result, groups: Sequence[Group]) -> tuple[Bars, ...]:
     """Return two charts: seconds of both sides, and speedups with their intervals."""
     stem = words.slug(f"{result.suite} {result.subject} over {result.baseline} {result.where}")
-    bar_groups = [
-        BarGroup(
-            part.model,
-            (
-                Bar(
-                    result.baseline,
-                    part.baseline,
-                    part.baseline_interval,
-                    note=_note(part, part.baseline_batch, part.baseline_marks),
-                ),
-                Bar(
-                    result.subject,
-                    part.subject,
-                    part.subject_interval,
-                    note=_note(part, part.subject_batch, part.subject_marks),
-                ),
-            ),
-            f"{words.gain(part.value)}x",
-            worse=part.value < 1,
+    bar_groups, dots = [], []
+    for part in result.parts:
+        subject_note = _note(part, part.subject_batch, part.subject_marks)
+        baseline_note = _note(part, part.baseline_batch, part.baseline_marks)
+        sides = (
+            Bar(result.baseline, part.baseline, part.baseline_interval, note=baseline_note),
+            Bar(result.subject, part.subject, part.subject_interval, note=subject_note),
         )
-        for part in result.parts
-    ]
-    dots = [
-        BarGroup(part.model, (Bar(result.subject, part.value, part.interval, note=_marks(part)),))
-        for part in result.parts
-    ]
+        bar_groups.append(BarGroup(part.model, sides, f"{words.gain(part.value)}x", worse=part.value < 1))
+        dots.append(BarGroup(part.model, (Bar(result.subject, part.value, part.interval, note=_marks(part)),)))
     if len(result.parts) > 1:
         bar_groups.append(BarGroup("mean", (), f"{words.gain(result.value)}x", strong=True, worse=result.value < 1))
         dots.append(BarGroup("mean", (Bar(result.subject, result.value, result.interval),), strong=True))

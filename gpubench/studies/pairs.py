@@ -156,7 +156,6 @@ def _result(
         parts=parts,
         cases=behind(groups),
         source=c.subject.source,
-        unit="" if metric.name in {"seconds", "rate"} else metric.title,
     )
     return result if metric.name != "seconds" else replace(result, charts=pictures(result, groups))
 

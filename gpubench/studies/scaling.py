@@ -33,13 +33,11 @@ def _titles(titles: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[s
     facts = []
     for names in known:
         usual = {k: f"{k}={text_of(v)}" for k, v in names.items() if k not in {"params", *STACK, *SPECIMEN}}
-        params = words.settings_of(
-            str(names["suite"]),
-            names.get("suite_version"),
-            str(names.get("model", "")),
-            str(names.get("params", "")),
+        facts.append(
+            usual
+            | words.settings_of(names)
+            | {k: f"{k}={text_of(names[k])}" for k in (*STACK, *SPECIMEN) if k in names}
         )
-        facts.append(usual | params | {k: f"{k}={text_of(names[k])}" for k in (*STACK, *SPECIMEN) if k in names})
     return [", ".join([title, *more]) for title, more in zip(titles, words.apart(titles, facts), strict=True)]
 
 
@@ -172,7 +170,6 @@ def _sums_title(sums: Sums) -> str:
 
 
 def _of_sums(sums: Sums, title: str) -> Section:
-    best = sums.best()
     columns = (
         Column("processes", "count"),
         Column("of"),
@@ -190,9 +187,9 @@ def _of_sums(sums: Sums, title: str) -> Section:
             line.seconds,
             line.busbw,
         )
-        for line in best
+        for line in sums.lines
     ]
-    largest = max(best, key=lambda line: line.busbw)
+    largest = max(sums.lines, key=lambda line: line.busbw)
     count, speed = largest.processes, f"{largest.busbw:.3g} GB/s"
     result = Result(
         kind="scaling",

@@ -208,8 +208,6 @@ class Result:
     """Where its figures were published."""
     own: int = 0
     """Number of its newest session among those of cards, in the order of the rows; 0 if published, or of a CPU."""
-    unit: str = ""
-    """Name of the compared metric, unless it is a speed."""
     figure: str = ""
     """Text shown instead of the value, if that is no ratio."""
     basis: str = ""

@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from gpubench.analysis.groups import Group, text_of
 from gpubench.analysis.metrics import Metric
@@ -107,6 +108,8 @@ def sides_of(result: Result, unit: str) -> str:
     if unit == "s":
         seconds, unit = (3600, "h") if max(sides) >= 7200 else (60, "min") if max(sides) >= 120 else (1, "s")
         sides = [side / seconds for side in sides]
+    if unit == "share":
+        return "/".join(f"{100 * side:.1f}" for side in sides) + "%"
     texts = "/".join(f"{side:,.0f}" if side >= 10 else f"{side:.1f}" for side in sides)
     return f"{texts} {unit}" if unit in {"h", "min", "s"} else texts
 
@@ -134,12 +137,13 @@ def facts_of(group: Group) -> dict[str, str]:
     facts = {column: facts[column] for column in COMMON if text_of(group.row[column]) not in {"", "0"}}
     if group.source:
         facts["source"] = f"by {author(group.source)}"
-    return facts | settings_of(group.suite, group.number("suite_version"), group.model, group.params)
+    return facts | settings_of(group.row)
 
 
-def settings_of(suite: str, version: object, model: str, params: str) -> dict[str, str]:
+def settings_of(row: Mapping[str, Any]) -> dict[str, str]:
     """Return the parameters by name, as `name=value`; a 0 that is the suite's default means "chosen by the recipe"."""
-    usual = _usual(suite, version, model, params)
+    params = str(row.get("params", ""))
+    usual = _usual(str(row["suite"]), row.get("suite_version"), str(row.get("model", "")), params)
     return {
         name: f"default {name}" if value in {"0", "0.0"} and usual.get(name) == value else f"{name}={value}"
         for name, value in params_of(params).items()

@@ -86,6 +86,12 @@ class Case:
     """Status of that row: `unsupported` if the device cannot run it, else the status of the batch search."""
 
     @property
+    def devices(self) -> list[str]:
+        """The devices of this machine's processes, by local rank."""
+        kind, colon, first = self.device.partition(":")
+        return [f"{kind}:{int(first) + rank}" if colon else kind for rank in range(self.processes // self.nodes)]
+
+    @property
     def label(self) -> str:
         """Name of the case in progress bars and messages."""
         batch = f" batch {self.batch_size}" if self.batch_size else ""

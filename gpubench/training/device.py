@@ -16,6 +16,7 @@ import torch
 from gpubench.hardware import environment
 from gpubench.hardware.advice import nvidia_cards, unseen_advice
 from gpubench.hardware.environment import Device, TorchFacts, machine_id, salted_hash
+from gpubench.hardware.makers import nvidia
 from gpubench.suite.precisions import unsupported
 
 
@@ -161,13 +162,8 @@ def _hash_of_nth(name: str, index: int) -> str:
 
 
 def _nvidia_driver() -> str:
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        return str(pynvml.nvmlSystemGetDriverVersion())
-    except Exception:  # without NVML (ROCm, WSL, some containers) the trial still runs
-        return ""
+    nvml = nvidia.library()  # None with ROCm, WSL and in some containers
+    return str(nvml.nvmlSystemGetDriverVersion()) if nvml else ""
 
 
 LARGEST_CONTEXT_BYTES = 1 << 30

@@ -7,7 +7,6 @@ import torch
 from gpubench.suite.precisions import PRECISIONS
 from gpubench.suite.trial import Case
 
-AUTO = "auto"
 TURING_WITHOUT = re.compile(r"\b(GTX 16\d0|MX[45]\d0|T\d{3,4})\b")
 """Cards of compute capability 7.5 without tensor cores: GTX 1650, T1000 and so on, but not the Tesla T4."""
 
@@ -15,7 +14,7 @@ TURING_WITHOUT = re.compile(r"\b(GTX 16\d0|MX[45]\d0|T\d{3,4})\b")
 def memory_format(case: Case) -> str:
     """Return `contiguous` or `channels_last`: the parameter, or for `auto` the fastest layout."""
     chosen = str(case.params["memory_format"])
-    return chosen if chosen != AUTO else fastest(case.precision, case.device)
+    return chosen if chosen != "auto" else fastest(case.precision, case.device)
 
 
 def layout(case: Case) -> torch.memory_format:

@@ -139,9 +139,7 @@ def _cards(trial: Trial, device: torch.device) -> list[str]:
     """Return the UUIDs of the NVIDIA cards that this machine's processes train on, in its first process."""
     if device.type != "cuda" or trial.rank or not torch.version.cuda:
         return []
-    first = device.index or 0
-    local = range(first, first + trial.case.processes // trial.case.nodes)
-    return [str(torch.cuda.get_device_properties(index).uuid) for index in local]
+    return [str(torch.cuda.get_device_properties(name).uuid) for name in trial.case.devices]
 
 
 def _is_bound(device: torch.device) -> bool:

@@ -126,7 +126,9 @@ class Stepper:
     def _diverged(self) -> str:
         if self._losses.last_is_bad:
             return f"the last loss was not finite, nor were {self._losses.count} of all {self._losses.total}"
-        if bad := sum(not bool(tensor.isfinite().all()) for tensor in learnt(self._model)):
+        # Other buffers than BatchNorm's may be infinite on purpose (a mask).
+        learnt = [tensor for _, tensors in _owners(self._model) for tensor in tensors]
+        if bad := sum(not bool(tensor.isfinite().all()) for tensor in learnt):
             return f"{bad} of the model's weights and statistics were not finite after {self._losses.total} steps"
         scale, skipped = self._scale.value, self._scale.skipped
         # A dynamic scale skips steps until it is small enough; below 1 the training has failed.
@@ -267,11 +269,6 @@ def begin_momentum(optimizer: torch.optim.Optimizer) -> None:
         if group["fused"] and group["momentum"] and not group["dampening"]:
             for weight in group["params"]:
                 optimizer.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight))
-
-
-def learnt(model: nn.Module) -> list[torch.Tensor]:
-    """Return the weights and the statistics of BatchNorm; other buffers may be infinite on purpose (a mask)."""
-    return [tensor for _, tensors in _owners(model) for tensor in tensors]
 
 
 def dtypes_of(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, int]:

@@ -132,12 +132,12 @@ def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]
         while time.monotonic() < deadline and not store.check(list(names)) and not _read(store, others):
             time.sleep(LOOK_SECONDS)
     answers = _read(store, names)
-    done = {rank: answers[key] for rank, key in enumerate(names) if _status(answers.get(key)) in TRAINED}
-    if len(done) == case.processes:
-        measurement = together({rank: measurement_from_json(answer["measurement"]) for rank, answer in done.items()})
+    results = [measurement_from_json(answer["measurement"]) for answer in answers.values()]
+    if len(results) == case.processes and all(result.status in TRAINED for result in results):
+        measurement = together(results)
         if facts := nccl_facts(Path(place.scratch) / NCCL_LOG):
             measurement = replace(measurement, interconnect=f"{measurement.interconnect}; {facts}")
-        return {"measurement": asdict(measurement), "train_call_seconds": done[0]["train_call_seconds"]}
+        return {"measurement": asdict(measurement), "train_call_seconds": answers["answer/0"]["train_call_seconds"]}
     deadline = time.monotonic() + REPORT_SECONDS
     while others and time.monotonic() < deadline and not all(store.check([key]) for key in others):
         time.sleep(0.1)
@@ -152,10 +152,6 @@ def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]
     reported = {failure.who for failure in failures}
     missing = [name for key, name in names.items() if key not in answers and name not in reported]
     return {"measurement": asdict(cause(failures, missing))}
-
-
-def _status(answer: Message | None) -> str:
-    return answer["measurement"]["status"] if answer else ""
 
 
 def _read(store: dist.Store, keys: Mapping[str, str]) -> dict[str, Message]:

@@ -1,6 +1,6 @@
 """Combines the results of a trial's processes into one: their measurements, or the reason of the failure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gpubench.suite.trial import Fault, Measurement
@@ -35,9 +35,8 @@ def failed(reason: str, error: str = "") -> Measurement:
     return Measurement(status="failed", reason=reason, fault=fault_of(reason), error=error)
 
 
-def together(answers: Mapping[int, Measurement]) -> Measurement:
+def together(results: Sequence[Measurement]) -> Measurement:
     """Return the combined result of all ranks, which all finished: rank 0's laps, the largest memory and error."""
-    results = [answers[rank] for rank in sorted(answers)]
     memory = [result.peak_memory_bytes for result in results if result.peak_memory_bytes is not None]
     errors = [result.precision_error for result in results if result.precision_error is not None]
     return replace(

@@ -48,7 +48,8 @@ def run_rank(task: Message, place: Any, channel: socket.socket, rank: int, local
 
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # torch has the kernel send it when the parent is gone
-    trial = _trial_of(trial_from_json(task["trial"]), rank, local)
+    trial = trial_from_json(task["trial"])
+    trial = replace(trial, rank=rank, case=replace(trial.case, device=trial.case.devices[local]))
     store = process_group.connect(place)
     send = sender(channel) if local == 0 else lambda event: None
     # What one card's readings say must not end the warm-up of one process and not of another.
@@ -60,13 +61,6 @@ def run_rank(task: Message, place: Any, channel: socket.socket, rank: int, local
             time.sleep(CAUSE_SECONDS)
         os._exit(1)  # the parent then ends the others, which may wait for this one
     process_group.leave()
-
-
-def _trial_of(trial: Trial, rank: int, local: int) -> Trial:
-    """Return the trial of one of its processes, whose devices are numbered in the order of their local ranks."""
-    kind, colon, first = trial.case.device.partition(":")
-    device = f"{kind}:{int(first) + local}" if colon else kind
-    return replace(trial, rank=rank, case=replace(trial.case, device=device))
 
 
 def sender(channel: socket.socket) -> Send:

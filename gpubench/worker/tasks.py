@@ -20,31 +20,26 @@ def answer_to(task: Message, send: Send, settled: Callable[[], bool] = lambda: F
         soak(task["devices"], task["seconds"])
         return {}
     try:
-        return {"import": _import, "describe": _describe, "peak": _peak, "network": _network}[task["task"]](task)
+        return _answer(task)
     except UserError as error:
         return {"reason": str(error)}
     except Exception as error:  # no kernel for this device, out of memory, or an error of the suite's own code
         return {"reason": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
 
 
-def _import(task: Message) -> Message:
-    find_all(task["suites"])
-    return {}
+def _answer(task: Message) -> Message:
+    """Run a task whose result may be an error."""
+    if task["task"] == "import":
+        find_all(task["suites"])
+        return {}
+    if task["task"] == "describe":
+        from gpubench.training.device import describe
 
+        return {"facts": describe()}
+    if task["task"] == "peak":
+        from gpubench.worker.measure_peak import measure_rates
 
-def _describe(task: Message) -> Message:
-    from gpubench.training.device import describe
-
-    return {"facts": describe()}
-
-
-def _peak(task: Message) -> Message:
-    from gpubench.worker.measure_peak import measure_rates
-
-    return {"rates": measure_rates(task["device"], task["precision"], task["threads"], task["soak_seconds"])}
-
-
-def _network(task: Message) -> Message:
+        return {"rates": measure_rates(task["device"], task["precision"], task["threads"], task["soak_seconds"])}
     from gpubench.worker.trace_network import network_of
 
     return {"network": network_of(trial_from_json(task["trial"]))}

@@ -56,7 +56,7 @@ def loader(images: Part, phase: int, trial: Trial) -> DataLoader[Sample]:
     )
 
 
-def strategy(params: SimpleNamespace, device: torch.device) -> Strategy | str:
+def strategy(params: SimpleNamespace) -> Strategy | str:
     """Return how processes train together.
 
     Trick 2 is DDP: each process has the whole model, and gradients are averaged. Trick 5 is FSDP: each process has a
@@ -119,7 +119,7 @@ class Pipeline:
         self.fabric = Fabric(
             accelerator=device.type,
             devices=list(range(first, first + self.ranks)) if device.type == "cuda" else self.ranks,
-            strategy=strategy(self.params, device),
+            strategy=strategy(self.params),
             plugins=[plugin],
         )
         self.fabric.launch()

@@ -21,8 +21,6 @@ from gpubench.rows.write import check_writable
 from gpubench.runner.cluster.nodes import SECRET
 
 LOOK_SECONDS = 5.0
-PATIENCE_SECONDS = 60.0
-"""If Slurm does not answer for this long, the state of the job is unknown."""
 NOTICE_SECONDS = 30
 """How long before its time limit a job gets a signal, so that it can still write its rows."""
 NUMBERS = {"nodes", "gpus_per_node", "cpus_per_task", "time"}
@@ -135,19 +133,13 @@ ENDED = {
 
 def follow(job: str, out: Path, console: Console) -> str:
     """Wait for the end of the job with a progress line; returns its last state. Ctrl-C does not stop the job."""
-    unanswered = 0.0
     try:
         with console.status(f"job {job}") as status:
-            while True:
-                state = _state(job)
-                if state in ENDED:
-                    return state
-                unanswered = 0.0 if state else unanswered + LOOK_SECONDS
-                if unanswered > PATIENCE_SECONDS:
-                    return "UNKNOWN"
+            while (state := _state(job)) not in ENDED:
                 rows = max(0, len(out.read_bytes().splitlines()) - 1) if out.exists() else 0
-                status.update(f"job {job} {state.lower() or 'requested'}, {rows} rows in {out}")
+                status.update(f"job {job} {state.lower() or 'in an unknown state'}, {rows} rows in {out}")
                 time.sleep(LOOK_SECONDS)
+        return state
     except KeyboardInterrupt:
         console.print(
             f"\njob {job} still runs: the same command follows it again, `scancel {job}` stops it",

@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gpubench.show.charts import dated, figure_of, first_charts
 from gpubench.show.html import rendered
@@ -11,27 +11,18 @@ from gpubench.show.site import tables
 from gpubench.show.site.addresses import Addresses, addresses
 from gpubench.show.style import style
 from gpubench.studies import answer as answers
+from gpubench.studies.cards.figures import CLASSES
 from gpubench.studies.cards.ranking import MOST_DRAWN, RankedCard, Ranking, headline, rank_sentence
 from gpubench.studies.cards.ranking import chart as chart_of
 from gpubench.studies.cards.ratio import published_speeds
-from gpubench.studies.ranked_cases import Contents, RankedCase
-from gpubench.studies.section import Answer, Result
+from gpubench.studies.ranked_cases import Contents
+from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Result
 from gpubench.studies.words import gain, read_of, times
 
 NEIGHBOURS = 3
-"""Number of cards before and after a card, to which its page links."""
+"""Number of cards before and after a card, beside which its page shows it."""
 PREVIEW = "preview.png"
 """File of the picture that other sites show beside a link."""
-
-
-@dataclass(frozen=True)
-class LinkedResult:
-    """A result as a sentence with a link to its section."""
-
-    sentence: str
-    basis: str
-    """What follows the sentence: models, trials and caveats."""
-    href: str
 
 
 def pages(contents: Contents, url: str = "") -> Iterator[tuple[str, str]]:
@@ -69,11 +60,12 @@ def _suites(answer: Answer) -> list[str]:
     return list(dict.fromkeys(section.suite for section in answer.sections))
 
 
-def _linked(results: Sequence[Result], to: Addresses, evidence: Mapping[int, tuple[str, str]]) -> list[LinkedResult]:
-    """Return each result with the link to its section."""
+def _linked(
+    results: Sequence[Result], to: Addresses, evidence: Mapping[int, tuple[str, str]]
+) -> list[tuple[str, str, str]]:
+    """Return each result as the link to its section, its sentence, and its models, trials and caveats."""
     return [
-        LinkedResult(result.said, result.sentence[len(result.said) :], to.suite(*evidence[id(result)]))
-        for result in results
+        (to.suite(*evidence[id(result)]), result.said, result.sentence.removeprefix(result.said)) for result in results
     ]
 
 
@@ -107,17 +99,11 @@ def _index(
             "precision": sorted({ranked_case.group.precision for ranked_case in contents.cases}),
             "card": [*sorted(measured), *sorted({line.card for line in contents.ranking.lines} - measured)],
         },
-        cases=tables.cases(_in_order(contents.cases, suites), here),
+        cases=tables.cases(contents.cases, here),
         ranking=tables.ranking(contents.ranking, here),
         ranked=headline(contents.ranking),
         licensed=contents.licensed,
     )
-
-
-def _in_order(ranked: Sequence[RankedCase], suites: Sequence[str]) -> list[RankedCase]:
-    """Return the ranked in the order of `suites`."""
-    order = {name: at for at, name in enumerate(suites)}
-    return sorted(ranked, key=lambda ranked_case: order.get(ranked_case.group.suite, len(order)))
 
 
 def _card(contents: Contents, card: str, to: Addresses, evidence: Mapping[int, tuple[str, str]], preview: str) -> str:
@@ -127,13 +113,17 @@ def _card(contents: Contents, card: str, to: Addresses, evidence: Mapping[int, t
     rows |= {(row.file, row.line): row for row in contents.rows if row.card == card}
     measured = {row.facts["case"] for row in rows.values()}
     results = [result for result in contents.answer.results if not measured.isdisjoint(result.cases)]
-    lead = _lead(contents.ranking, card)
+    lead, looks = _lead(contents.ranking, card), dict[str, str]()
     near = _neighbours(contents.ranking, card)
+    with style("page"):
+        charts = inline([_beside(contents.ranking, card, near)] if near else [], "beside", looks)
     return rendered(
         "card.html",
+        rules_of(looks),
         title=f"{card}: gpubench",
         description=lead,
         preview=preview,
+        charts=charts,
         others=[
             (line.card, to.card(line.card), _times_as_fast(contents, card, line)) for line in near if line.card != card
         ],
@@ -161,6 +151,20 @@ def _neighbours(ranking: Ranking, card: str) -> Sequence[RankedCard]:
         return ()
     at = cards.index(card)
     return ranking.ranked[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]
+
+
+def _beside(ranking: Ranking, card: str, lines: Sequence[RankedCard]) -> Bars:
+    """Return a chart of these cards, with one of them in colour."""
+    kind = ranking.classes[0]
+    ratios = [(line.card, line.ratios[kind]) for line in lines]
+    return Bars(
+        "beside",
+        f"{card} beside the cards next to it",
+        f"Times as fast as {ranking.reference} in {CLASSES[kind]}, with the interval of 90% of workloads",
+        tuple(BarGroup(name, (Bar(name, ratio.value, (ratio.low, ratio.high)),)) for name, ratio in ratios),
+        "ratio",
+        winner=card,
+    )
 
 
 def _times_as_fast(contents: Contents, card: str, other: RankedCard) -> str:
