@@ -1,13 +1,14 @@
-"""What DDP sends and how it is summed: the average gradient of two processes, in either way and width."""
+"""What DDP sends and how it is summed: the average gradient of four processes, in either way and width."""
 
 from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.distributed as dist
+from gpubench.suites.scaling.allreduce import Algorithm, Payload, wrong_sums
 from torch.nn.parallel import DistributedDataParallel
 
-from gpubench.training import all_reduce, send_gradients
+from gpubench.training import all_reduce, flat, hierarchical, send_gradients
 
 WAYS = [(way, dtype) for way in ("flat", "hierarchical", "hybrid") for dtype in (torch.float32, torch.float16)]
 BETWEEN = 30 * 30 * 2 + 100
@@ -15,9 +16,9 @@ BETWEEN = 30 * 30 * 2 + 100
 
 
 def train(rank, folder):
-    """Saves this process's gradient by way and width after one backward pass."""
-    dist.init_process_group("gloo", f"file://{folder}/meeting", rank=rank, world_size=2)
-    trial = SimpleNamespace(rank=rank, case=SimpleNamespace(processes=2, nodes=1))
+    """Saves this process's gradient by way and width after one backward pass, and how many sums were wrong."""
+    dist.init_process_group("gloo", f"file://{folder}/meeting", rank=rank, world_size=4)
+    trial = SimpleNamespace(rank=rank, case=SimpleNamespace(processes=4, nodes=1))
     found = {}
     for way, dtype in WAYS:
         torch.manual_seed(0)
@@ -25,18 +26,22 @@ def train(rank, folder):
         send_gradients(model, trial, way, 2, dtype, BETWEEN)
         model(torch.randn(8, 30, generator=torch.Generator().manual_seed(rank))).square().mean().backward()
         found[way, str(dtype)] = model.module.weight.grad
-    torch.save(found, folder / f"{rank}.pt")
+    algorithms = (Algorithm("flat", 0, flat), Algorithm("hierarchical", 0, hierarchical(trial, 2)))
+    wrong = [wrong_sums(each, Payload("9 B", (9,)), torch.float16, torch.device("cpu"), trial) for each in algorithms]
+    torch.save((found, wrong), folder / f"{rank}.pt")
     dist.destroy_process_group()
 
 
 @pytest.mark.e2e
-def test_both_ways_send_the_same_average(tmp_path):
-    torch.multiprocessing.spawn(train, (tmp_path,), 2)
-    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
+def test_every_way_sends_the_same_average_and_exact_sums_in_two_groups_of_two(tmp_path):
+    torch.multiprocessing.spawn(train, (tmp_path,), 4)
+    (first, wrong), *others = (torch.load(tmp_path / f"{rank}.pt") for rank in range(4))
+    assert wrong == [0, 0]
     whole = first["flat", "torch.float32"]
     for way, dtype in first:
-        assert torch.equal(first[way, dtype], second[way, dtype])
-        assert torch.equal(first[way, dtype], whole) == (dtype == "torch.float32")
+        assert all(torch.equal(first[way, dtype], found[way, dtype]) for found, _ in others)
+        exact = dtype == "torch.float32"
+        assert torch.allclose(first[way, dtype], whole, rtol=1e-6, atol=1e-8) == exact
         assert torch.allclose(first[way, dtype], whole, rtol=2e-3, atol=1e-5)
 
 

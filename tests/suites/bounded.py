@@ -24,10 +24,7 @@ class Loader:
 
 
 def train(trial, clock):
-    """Every model trains a small network, which proves its precision, and does its own thing beside.
-
-    `alone` is `communication` without its exchange.
-    """
+    """Every model trains a small network, which proves its precision, and does its own thing beside."""
     import torch
 
     from gpubench.training import mode_of
@@ -54,8 +51,6 @@ def train(trial, clock):
         if model == "memory":
             for _ in range(4):
                 stream[0].add_(stream[1], alpha=1e-6)
-        if model == "communication":
-            time.sleep(0.05)  # where an all-reduce would be
         if model == "ambiguous":
             time.sleep(2 * (time.perf_counter() - began))  # the host's own work, which no counter sees
 
@@ -70,7 +65,7 @@ def train(trial, clock):
 
 SUITE = Suite(
     train=train,
-    models=("input", "launch", "compute", "memory", "communication", "alone", "ambiguous"),
+    models=("input", "launch", "compute", "memory", "ambiguous"),
     params={"steps": Param(100, "batches of an epoch")},
     version=1,
     cpu_batch=1024,
