@@ -82,8 +82,9 @@ def compare(
     """What `gpubench compare` says of some rows, or of the files they are in; the arguments are its options.
 
     `by` is a column or two, `prices` a TOML file or dollars per hour by card.
-    `print(answer)` is the first sentence, `answer.findings` and `answer.cases` are tables, `answer.chart()` is a figure;
-    `answer.results` and `answer.sections` are all of it. Raises UserError where the question names nothing that is there.
+    `print(answer)` is the first sentence, `answer.findings` and `answer.cases` are tables, `answer.chart()` is a
+    figure; `answer.results` and `answer.sections` are all of it. Raises UserError where the question names nothing that
+    is there.
     """
     from gpubench.analysis.compare import Question
     from gpubench.rows.read import Loaded
