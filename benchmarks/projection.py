@@ -33,13 +33,16 @@ CASES = {
     ),
     "wordlm": "--models lstm --set epochs=3 --set train_tokens=21020 --set valid_tokens=3500",
     "imagenet": (
-        "--models small --batch 32 --set copies=false --set goal=0 --set workers=1"
+        "--models small --batch 32 --set copies=false --set goal=0 --set workers=0"
         " --set phases=lr_batch=32;phase:epochs=[0,3],size=32,batch=32;ramp:epochs=[0,3],lr=[0.1,0.01]"
     ),
 }
-"""Options of `gpubench run` by suite: full runs of about 20 s on two cores."""
+"""Options of `gpubench run` by suite, for full runs of about 20 s on two idle cores.
+
+`imagenet` has no loader processes, so that a step includes the time of reading its files.
+"""
 PRECISIONS = ("fp32", "bf16")
-IMAGES, PICTURES = 2000, 40
+IMAGES, PICTURES = 1200, 40
 """Files of the image tree, a tenth of them for validation, and how many different pictures they have."""
 
 

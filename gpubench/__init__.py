@@ -6,6 +6,7 @@ As a library: `load` reads rows, `compare` answers. A suite takes from here what
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,11 +82,13 @@ def compare(
     """What `gpubench compare` says of some rows, or of the files they are in; the arguments are its options.
 
     `by` is a column or two, `prices` a TOML file or dollars per hour by card.
-    `print(answer)` is the first sentence, `answer.results` and `answer.sections` are all of it,
-    `answer.to_frame()` is a table of the results. Raises UserError where the question names nothing that is there.
+    `print(answer)` is the first sentence, `answer.findings` and `answer.cases` are tables, `answer.chart()` is a
+    figure; `answer.results` and `answer.sections` are all of it. Raises UserError where the question names nothing that
+    is there.
     """
     from gpubench.analysis.compare import Question
     from gpubench.rows.read import Loaded
+    from gpubench.show.charts import named_figure
     from gpubench.studies import answer as answers
 
     if hasattr(rows, "columns"):
@@ -97,7 +100,8 @@ def compare(
     question = Question(columns, baseline, metric, costs, wheres)
     try:
         answer = answers.answer_of(loaded, question)
-        return answers.only(answer, only) if only else answer
+        answer = answers.only(answer, only) if only else answer
     except UserError as error:  # its text names the options of the command
         arguments = re.sub(r"--([a-z][a-z-]*)", lambda option: option[1].replace("-", "_"), str(error))
         raise UserError(arguments) from None
+    return replace(answer, figure=named_figure)

@@ -15,8 +15,9 @@ ROOT = Path(__file__).parents[1]
 ARTICLE = ROOT / "results" / "2019-rtx-2080-ti-gtx-1080-ti.csv"
 
 
-def test_the_example_of_the_documentation_runs(monkeypatch, capsys):
-    monkeypatch.chdir(ROOT)
+def test_the_example_of_the_documentation_runs(monkeypatch, capsys, tmp_path):
+    (tmp_path / "results").symlink_to(ROOT / "results")
+    monkeypatch.chdir(tmp_path)
     (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "comparing.md").read_text(), re.DOTALL)
     names = {}
     exec(example, names)
@@ -58,6 +59,19 @@ def test_rows_are_counted_iterated_and_chosen():
     answer = gpubench.compare(chosen)
     assert [result.kind for result in answer.results] == ["precision"]
     assert len(answer.table(None).splitlines()) == 11, "a chosen row's text, and the header"
+
+
+def test_cases_and_findings_are_tidy_and_a_chart_is_a_figure(tmp_path):
+    answer = gpubench.compare(ARTICLE)
+    assert len(answer.cases) == 18
+    assert answer.cases[["seconds", "seconds low", "trials"]].dtypes.map(lambda dtype: dtype.kind).tolist() == list(
+        "ffi"
+    )
+    assert answer.findings[["value", "low", "high"]].dtypes.map(str).tolist() == ["float64"] * 3
+    answer.chart().savefig(tmp_path / "chart.png")
+    assert (tmp_path / "chart.png").stat().st_size > 10_000
+    with pytest.raises(UserError, match="resnet-rtx-2080-ti-over-gtx-1080-ti"):
+        answer.chart("another")
 
 
 def test_only_public_names_are_listed():

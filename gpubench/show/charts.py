@@ -47,6 +47,17 @@ def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], the
     return [*paths, f"Not drawn: {more} more, of {', '.join(suites)}. All: --all-charts DIR{one}."]
 
 
+def named_figure(answer: Answer, name: str, theme: str) -> "Figure":
+    """Return the first chart of an answer, or the one of this name, as a figure. Raises UserError if there is none."""
+    named = {chart.name: chart for chart in _chosen(answer, every=bool(name))}
+    chart = named.get(name) if name else next(iter(named.values()), None)
+    if chart is None:
+        there = ", ".join(named) or "nothing here has two figures to compare"
+        raise UserError(f"no chart{f' {name}' if name else ''}: {there}")
+    with style(theme):
+        return figure_of(dated(chart, answer))
+
+
 def _chosen(answer: Answer, *, every: bool) -> list[Bars]:
     """Return the charts of the first results, or those of the sections if results have none; or `every` chart."""
     charts = [chart for result in answer.results for chart in result.charts] if every else first_charts(answer.results)

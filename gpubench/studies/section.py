@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 ASKED = ("card", "precision", "other", "ladder", "ablation", "scaling", "epochs", "published", "batch", "stages",
          "buyer", "roofline")  # fmt: skip
@@ -62,10 +63,16 @@ class Table:
 
     def to_frame(self) -> "pd.DataFrame":
         """Return a data frame; a column of estimates becomes three: the value, `... low` and `... high`."""
-        import pandas as pd
+        return _numeric_frame(*flat(self))
 
-        names, lines = flat(self)
-        return pd.DataFrame(lines, columns=names)
+
+def _numeric_frame(names: Sequence[str], lines: Sequence[Sequence[object]]) -> "pd.DataFrame":
+    """Return a data frame; a column without texts is numeric, with NaN where there is no figure."""
+    import pandas as pd
+
+    frame = pd.DataFrame(lines, columns=list(names))
+    is_text = frame.map(lambda value: isinstance(value, str)).any()
+    return frame.astype({name: float for name in names if frame[name].dtype == object and not is_text[name]})
 
 
 def flat(table: Table) -> tuple[list[str], list[list[str | int | float | None]]]:
@@ -265,6 +272,10 @@ class Section:
     """Numbers of its cases, which identify its rows."""
 
 
+def _no_figure(answer: "Answer", name: str, theme: str) -> "Figure":
+    raise NotImplementedError("gpubench.compare returns answers that can draw")
+
+
 @dataclass(frozen=True, repr=False)
 class Answer:
     """The answer to a question about rows: all that the screen, pages and charts show."""
@@ -299,6 +310,8 @@ class Answer:
     """Returns the rows of these cases, or all rows (None), as CSV."""
     count: Callable[[frozenset[int]], int] = len
     """Returns the number of rows of these cases."""
+    figure: "Callable[[Answer, str, str], Figure]" = _no_figure
+    """Draws a chart of the answer, given its name or nothing, and the theme; `gpubench.compare` sets it."""
 
     def __repr__(self) -> str:
         """Return the headline and the numbers of results and rows."""
@@ -309,15 +322,31 @@ class Answer:
         """Return the results that compare, or all if none does."""
         return [result for result in self.results if not result.says_why] or list(self.results)
 
-    def to_frame(self) -> "pd.DataFrame":
-        """Return a data frame with a line per result, in the order of `in_order`."""
+    @property
+    def cases(self) -> "pd.DataFrame":
+        """Return a data frame with a line per case of all sections: figures as numbers, with their intervals."""
         import pandas as pd
 
+        tables = [(section, table) for section in self.sections for table in section.tables if table.name == "cases"]
+        frames = [table.to_frame().assign(suite=section.suite, section=section.title) for section, table in tables]
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+    @property
+    def findings(self) -> "pd.DataFrame":
+        """Return `to_frame()`."""
+        return self.to_frame()
+
+    def chart(self, name: str = "", theme: str = "light") -> "Figure":
+        """Return the first chart, or the one of this name, as a matplotlib figure. Raises UserError for others."""
+        return self.figure(self, name, theme)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a data frame with a line per result, in the order of `in_order`."""
         names = ("kind", "suite", "subject", "baseline", "precision", "place", "value", "verdict", "sentence")
         lines = [
             [*(getattr(result, name) for name in names), *(result.interval or (None, None))] for result in self.results
         ]
-        return pd.DataFrame(lines, columns=[*names, "low", "high"])
+        return _numeric_frame([*names, "low", "high"], lines)
 
     def _repr_html_(self) -> str:
         """Return the HTML that a notebook shows."""
