@@ -5,7 +5,7 @@ from datetime import datetime
 
 from facts import lacking
 
-from gpubench.runner.forecast import TimeLeft, data_of, forecast, moment
+from gpubench.runner.forecast import TimeLeft, data_of, forecast
 from gpubench.runner.options import Options
 from gpubench.suite.trial import Case, Trial
 
@@ -59,11 +59,6 @@ def test_data_is_real_made_up_or_somebodys():
     assert data_of(replace(CASE, data=name) for name in names) == (
         "cifar10+cifar100 (real), synthetic (generated), my-text (your own)"
     )
-
-
-def test_another_day_is_named():
-    assert moment(NOW, NOW) == "15:28"
-    assert moment(datetime(2026, 12, 3, 2, 5), NOW) == "02:05 on 3 December"
 
 
 def test_the_time_left_is_told_anew_when_trials_take_longer_than_was_said(monkeypatch):

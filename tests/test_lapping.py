@@ -101,13 +101,6 @@ def test_what_the_projection_needs_to_know(total_steps, samples, world, cut, lef
     assert (phase.name, phase.epoch, phase.samples) == ("train", 3, 30)
 
 
-def test_the_samples_of_the_first_batch_count_for_all_of_a_pass_that_was_cut():
-    laps = laps_of(total_steps=8)
-    run(laps, 1, 1.0, samples=12)
-    run(laps, 1, 1.0, samples=4, start=51.0)
-    assert laps.as_phase(None, 1, cut=True, left=False).total_samples == 96
-
-
 def kinds(*given):
     laps = laps_of()
     laps.done = [Lap("train", 3, kind, 1, 10, 1.0, 0.0) for kind in given]

@@ -166,9 +166,3 @@ def test_texts_that_all_lines_share_are_in_the_caption_and_empty_columns_go():
     assert grid.caption == "cases, card A100"
     assert [column.name for column in grid.columns] == ["model", "seconds"]
     assert [[cell.text for cell in line.cells] for line in grid.lines] == [["a", "1.00"], ["b", "2.00"]]
-
-
-def test_a_heading_names_three_settings_at_most():
-    titled = section("mine: full, " + ", ".join(f"s{at}={at}" for at in range(20)))
-    (heading, *_) = Page(page_of(answer(result(), sections=[titled]))).text_in("h2")
-    assert heading == "mine: full, s0=0, s1=1, s2=2 and 17 more settings"
