@@ -118,6 +118,18 @@ def test_a_probe_runs_no_resident_laps_on_a_cpu_and_one_on_an_accelerator():
     assert sampling_for("probe", accelerator=True).resident_laps == 1
 
 
+@pytest.mark.parametrize("read", [True, False])
+def test_an_accelerator_warms_for_five_seconds_however_flat_its_steps_are(read):
+    time = Time()
+    reader = (lambda: time.now > 5) if read else None  # whoever reads the card looks at five seconds of load
+    clock = Clock(sampling_for("sampled", accelerator=True), now=time, settled=reader)
+    for _ in clock.epochs(2):
+        steps(clock, time, 100_000, 0.002)
+    laps = [lap for lap in clock.summary()["laps"] if lap.epoch == 0]
+    assert 5 <= sum(lap.seconds for lap in laps if lap.kind == "warmup") < 6
+    assert sum(lap.seconds for lap in laps if lap.kind == "timed") >= 2
+
+
 def test_validation_after_a_training_is_warm_but_for_its_first_lap():
     clock, time = clock_of("sampled", accelerator=True)
     for epoch in clock.epochs(2):

@@ -1,6 +1,8 @@
 """Every study in every face: each finding and each figure of the published results is in all of them."""
 
+import csv
 import html
+import io
 import json
 import math
 import re
@@ -114,6 +116,10 @@ def test_a_face_for_readers_has_every_figure_as_it_is_read(whole, faces, face):
 def test_json_and_csv_have_every_figure_to_its_last_digit(whole):
     given = json.loads(text.rendered(whole, "json"))
     lines = text.rendered(whole, "csv")
+    results = [line for line in csv.DictReader(io.StringIO(lines)) if line["table"] == "results"]
+    for result, seen in zip(whole.results, results, strict=True):
+        low, high = result.interval or ("", "")
+        assert (seen["low"], seen["high"]) == (str(low), str(high))
     for section, found in zip(whole.sections, given["sections"], strict=True):
         for table, again in zip(section.tables, found["tables"], strict=True):
             for line, texts in zip(table.lines, again["lines"], strict=True):
