@@ -83,7 +83,7 @@ def find(name: str) -> LoadedSuite:
             " or give the path of a suite: a file that ends in .py, or a folder"
         )
     if not path.exists():
-        raise UserError(f"{name}: no such suite file")
+        raise UserError(f"{name}: no such file")
     return load(path.resolve())
 
 
