@@ -177,3 +177,17 @@ def test_the_mean_size_of_a_trees_files(flat):
     sizes = [(flat / tree.train.path(index)).stat().st_size for index in range(len(tree.train))]
     assert images.mean_bytes(flat, tree.train) == pytest.approx(sum(sizes) / len(sizes))
     assert images.mean_bytes(flat / "nowhere", tree.train) == 0
+
+
+@pytest.mark.parametrize("fault", images.FAULTS)
+def test_a_library_without_a_function_makes_no_file_bad(tmp_path, monkeypatch, fault):
+    def lost(*_):
+        raise fault("module 'io' has no attribute 'decode_jpeg'")
+
+    file = photo(tmp_path / "a.jpg")
+    with pytest.raises(fault, match="decode_jpeg"):
+        images.open_image(file, lost)
+    monkeypatch.setattr(Image, "open", lost)
+    for read in (images.open_image, images.size_of):
+        with pytest.raises(fault, match="decode_jpeg"):
+            read(file)

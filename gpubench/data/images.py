@@ -43,6 +43,10 @@ IMAGENET = (1000, 1_281_167, 50_000)
 """Classes, training and validation images of ILSVRC 2012."""
 
 
+FAULTS = (AttributeError, ImportError, NameError)
+"""Errors of our code or a library, not of an image file."""
+
+
 class BadImage(Exception):
     """An image cannot be used; the message is the reason."""
 
@@ -194,7 +198,8 @@ def open_image(path: str | Path, decode: Callable[[bytes], "Image"] | None = Non
     """Return the decoded image as RGB, and its mode in the file.
 
     Grey, CMYK and other modes are converted, as in torchvision's ImageFolder. `decode` may be a faster decoder of RGB
-    JPEGs; PIL decodes what it refuses. Raises BadImage if the file is missing, broken or too large.
+    JPEGs; PIL decodes what it refuses. Raises BadImage if the file is missing, broken or too large. FAULTS are not
+    caught: a missing function of a library does not make an image bad.
     """
     from PIL import Image
 
@@ -226,7 +231,7 @@ def _bad_images() -> Iterator[None]:
     Image.MAX_IMAGE_PIXELS = None  # MOST_PIXELS replaces PIL's limit, which only warns
     try:
         yield
-    except BadImage:
+    except (BadImage, *FAULTS):
         raise
     except Exception as error:  # a broken file may raise nearly anything
         raise BadImage(_why(error)) from None

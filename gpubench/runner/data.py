@@ -44,10 +44,14 @@ def suited(
     for recipe in recipes:
         suite, of_suite = recipe.suite.suite, data[recipe.suite.name]
         if suite.suited and options.mode == "quick":
-            texts = suite.suited(recipe.params, device_kind, of_suite.name)
-            texts = {name: text for name, text in texts.items() if name not in options.settings}
+            try:
+                texts = suite.suited(recipe.params, device_kind, of_suite.name)
+                texts = {name: text for name, text in texts.items() if name not in options.settings}
+                values = {name: suite.params[name].parse(name, text) for name, (text, _) in texts.items()}
+            except Exception as error:
+                why = f"{type(error).__name__}: {error}"
+                raise UserError(f"suite {recipe.suite.name}: its function `suited` failed ({why})") from error
             told |= {f"{name}={text}: {why}" for name, (text, why) in texts.items()}
-            values = {name: suite.params[name].parse(name, text) for name, (text, _) in texts.items()}
             recipe = replace(recipe, params={**recipe.params, **values})
         if suite.check and of_suite.folder:
             suite.check(recipe.params, of_suite.folder, of_suite.name)

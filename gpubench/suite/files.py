@@ -79,11 +79,11 @@ def find(name: str) -> LoadedSuite:
     path = Path(name)
     if path.suffix != ".py" and not path.is_dir():
         raise UserError(
-            f"--suite {name}: no such suite; there are {', '.join(sorted(built_in))},"
+            f"{name}: no such suite; there are {', '.join(sorted(built_in))},"
             " or give the path of a suite: a file that ends in .py, or a folder"
         )
     if not path.exists():
-        raise UserError(f"--suite {name}: no such file")
+        raise UserError(f"{name}: no such file")
     return load(path.resolve())
 
 
@@ -131,7 +131,7 @@ def sources(path: Path) -> list[Path]:
         return [path]
     first = path / "__init__.py"
     if not first.is_file():
-        raise UserError(f"--suite {path}: the folder has no __init__.py with SUITE = Suite(...); {DOCS}")
+        raise UserError(f"{path}: the folder has no __init__.py with SUITE = Suite(...); {DOCS}")
     return [first, *sorted(file for file in path.rglob("*.py") if file != first)]
 
 

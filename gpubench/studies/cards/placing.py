@@ -32,10 +32,11 @@ def reference_sentences(rows: pd.DataFrame) -> list[str]:
     """Return a sentence for each card, precision and batch: its ratio to the reference, or why it is not ranked."""
     sentences = []
     for (card, device), card_rows in _rows_of_study(rows).groupby(["card", "device"], sort=False):
-        comparable = card_rows[are_comparable(card_rows)]
         if device == "cpu":
             sentences.append(f"{card} is a CPU; CPUs are not ranked.")
-        elif comparable.empty:
+            continue
+        comparable = card_rows[are_comparable(card_rows)]
+        if comparable.empty:
             sentences.append(f"{card}: {NOT_RANKED}")
         for (_, batch), trials in comparable.groupby(["precision", "batch_size"], sort=False):
             rate, base = float(trials["samples_per_second"].median()), anchor()
