@@ -9,7 +9,6 @@ from html.parser import HTMLParser
 import pytest
 from made_answers import TABLE, answer, pairs, ratios, result, section
 
-from gpubench.errors import UserError
 from gpubench.rows.embed import table_in
 from gpubench.rows.read import load
 from gpubench.show.html import grid_of
@@ -132,12 +131,6 @@ def test_the_rows_come_back(tmp_path, text):
     assert re.fullmatch(r".*page\.html: \d+ kB, opens offline", line)
     assert load([tmp_path / "new" / "page.html"], keep=True).problems
     assert table_in(text.encode()) == TABLE
-
-
-def test_a_place_that_cannot_be_written_is_said(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot write there"):
-        write(answer(), tmp_path / "file" / "page.html")
 
 
 ROW = "NVIDIA GeForce RTX 4090,2.15.0,580.1,2026-11-{day}T10:00:00+00:00,{laps},d,end"

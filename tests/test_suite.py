@@ -44,11 +44,6 @@ def test_every_built_in_suite_is_complete(name):
             assert set(preset) <= {*found.suite.params, *COMMON_PARAMS}
 
 
-def test_a_users_file_is_found_by_its_path(tmp_path):
-    found = files.find(str(write(tmp_path, GOOD)))
-    assert (found.name, found.summary, found.suite.models) == ("mine", "A suite.", ("m",))
-
-
 @pytest.mark.parametrize(
     ("source", "words"),
     [

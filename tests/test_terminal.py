@@ -195,11 +195,6 @@ def test_a_ratio_names_the_marks_of_both_its_sides(tmp_path):
     assert "GTX 1080 Ti: 2 of 2 shared" in speedups
 
 
-def test_what_cannot_be_compared_names_the_column_asked_for(tmp_path):
-    assert "no two rows differ in torch alone" in printed(tmp_path, rows([100.0]), by="torch")
-    assert lacking(printed(tmp_path), "card", "precision") == []
-
-
 def test_every_sentence_and_recipe_is_there_in_full_and_evidence_on_request(tmp_path):
     long = " ".join(f"parameter{at}={at}" for at in range(30))
     found = answered(tmp_path, rows([100.0] * 6, params=long), rows([130.0] * 6, params=long, **OTHER))
