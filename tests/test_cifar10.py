@@ -12,6 +12,7 @@ from gpubench.suites.cifar10.optimizers import Muon, compiled_update, orthogonal
 from gpubench.suites.cifar10.recipe import RECIPES, stage_at, stages_of
 from small_trials import run_trial, small_trial
 from torch.nn.functional import cross_entropy
+from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 from waiting import Waits
 
@@ -105,6 +106,41 @@ def test_each_rung_is_the_one_before_with_a_change():
     for name, recipe in RECIPES.items():
         assert recipe.lr[-1][0] == recipe.epochs, name
         assert CIFAR10.suite.recipe_batch(name, {}, "fp32") == recipe.batch
+
+
+def test_what_each_step_changed_is_what_its_source_says():
+    """D. Page's posts and notebooks (cifar10-fast at f79e8b89): the value from this rung on."""
+    steps = {
+        "cutout": {"baseline": 0, "cutout": 8, "whitening": 5, "tta": 0},
+        "norm_start": {"baseline": "uniform", "resnet9": "one"},
+        "part_batch": {"baseline": True, "gpu-preprocessing": False},
+        "pool_first": {"baseline": False, "gpu-preprocessing": True},
+        "label_smoothing": {"baseline": 0, "label-smoothing": 0.2},
+        "celu": {"baseline": 0, "celu": 0.075, "frozen-bn-scale": 0.3},
+        "ghosts": {"baseline": 1, "ghost-bn": 16},
+        "norm_scale": {"baseline": True, "frozen-bn-scale": False},
+        "bias_lr": {"baseline": 1, "frozen-bn-scale": 64},
+        "logit_scale": {"baseline": 1, "resnet9": 1 / 8, "frozen-bn-scale": 1 / 16},
+        "whiten": {"baseline": 0, "whitening": 3},
+        "whiten_images": {"baseline": 10_000},
+        "ema": {"baseline": 0, "ema": 0.99},
+        "views": {"baseline": 1, "tta": 2},
+        "momentum": {"baseline": 0.9},
+        "weight_decay": {"baseline": 5e-4},
+    }
+    peaks = {
+        "baseline": 0.105, "no-duplicates": 0.1, "batch-512": 0.44, "cutout": 0.4,
+        "batch-768": 0.6, "resnet9": 0.4, "ghost-bn": 0.6,
+        "whitening": 1.0,
+    }  # fmt: skip
+    now, rate = {name: values["baseline"] for name, values in steps.items()}, 0.0
+    for rung, recipe in RECIPES.items():
+        if rung == "airbench94":
+            break  # the rungs from here on have other sources
+        now |= {name: values[rung] for name, values in steps.items() if rung in values}
+        rate = peaks.get(rung, rate)
+        assert {name: getattr(recipe, name) for name in now} == now, rung
+        assert max(lr for _, lr in recipe.lr) == rate, rung
 
 
 def run_of(rung, name="fp32", **options):
@@ -229,6 +265,50 @@ def test_a_compiled_run_compiles_nothing_after_its_warm_up(monkeypatch):
     data.compiled_cut.cache_clear()
     compiled_update.cache_clear()
     assert quality["loss"] > 0
+
+
+FEW_STEPS = {"batch": 8, "train_images": "80", "valid_images": "8", "epochs": "0"}
+
+
+def test_a_step_starts_fewer_calls_than_it_did_optimizers_and_batch_included(monkeypatch):
+    """Each call is one for a card's host to start; version 4 had 239."""
+    monkeypatch.setattr(networks.SmallConv, "most_pixels_in_a_row", 0)  # as on a card
+    assert 100 < len(calls_of(fourth_step(run_of("speedrun", "bf16", **FEW_STEPS)))) < 140
+
+
+def fourth_step(run):
+    """The fourth step of the last epoch, taking its batch included, to be called; the first three are over."""
+    batches, _ = run.prepare(data.load_images(run.trial))
+    run.begin(batches, run.epochs - 1)
+    steps = iter(batches)
+    for _ in range(3):
+        run.step(next(steps))
+    return lambda: run.step(next(steps))
+
+
+def calls_of(work):
+    """The names of what it starts."""
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        work()
+    return [event.name for event in seen.events() if starts_work(event)]
+
+
+def starts_work(event):
+    """Whether an event of torch's profiler is a call from outside of torch that does more than rename memory."""
+    if "cpp_fused" in event.name:
+        return True
+    parent = event.cpu_parent
+    while parent is not None:
+        if parent.name.startswith("aten::"):
+            return False
+        parent = parent.cpu_parent
+    return event.name.startswith("aten::") and event.name.removeprefix("aten::") not in RENAMING
+
+
+RENAMING = {
+    "alias", "as_strided", "detach", "empty", "empty_like", "empty_strided", "expand", "new_empty_strided", "permute",
+    "reshape", "select", "slice", "split", "t", "transpose", "unbind", "unflatten", "unfold", "unsqueeze", "view",
+}  # fmt: skip
 
 
 def test_a_schedule_is_a_broken_line():
