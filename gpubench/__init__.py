@@ -102,6 +102,7 @@ def compare(
         answer = answers.answer_of(loaded, question)
         answer = answers.only(answer, only) if only else answer
     except UserError as error:  # its text names the options of the command
-        arguments = re.sub(r"--([a-z][a-z-]*)", lambda option: option[1].replace("-", "_"), str(error))
+        arguments = re.sub(r"^--(only|metric|by|where|baseline)\b", r"\1", str(error))
+        arguments = re.sub("^--price", "prices", arguments)
         raise UserError(arguments) from None
     return replace(answer, figure=named_figure)

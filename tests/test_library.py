@@ -56,6 +56,9 @@ def test_rows_are_counted_iterated_and_chosen():
     rows = gpubench.load(ARTICLE)
     chosen = rows[rows["card"].str.contains("2080")]
     assert (len(rows), len(chosen), {row["model"] for row in chosen}) == (18, 10, set(chosen["model"]))
+    for wrong in (["card"], 0, "nothing", chosen["card"] == "x"):
+        with pytest.raises(UserError, match="bools of these rows"):
+            rows[wrong]
     answer = gpubench.compare(chosen)
     assert [result.kind for result in answer.results] == ["precision"]
     assert len(answer.table(None).splitlines()) == 11, "a chosen row's text, and the header"

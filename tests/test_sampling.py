@@ -176,21 +176,22 @@ def paced(*seconds, epoch=0, began=0.0):
     return [Lap("train", epoch, "timed", 1, 10, each, 0.0, start) for each, start in zip(seconds, starts, strict=True)]
 
 
-def test_a_trend_is_the_change_of_step_times_in_a_second():
+def test_a_trend_goes_on_for_four_times_as_long_as_its_laps_at_most():
     rising = [1.0]
     for _ in range(9):
         rising.append(rising[-1] * 1.01)
-    assert trend(paced(*rising)) == pytest.approx(0.01, rel=0.1)
-    assert trend(paced(*reversed(rising))) == pytest.approx(-0.01, rel=0.1)
-    assert trend(paced(*rising[:7])) == 0  # too few
-    assert trend([replace(each, earlier=True) for each in paced(*rising)]) == 0  # of another process's clock
+    assert trend(paced(*rising), 10.0) == pytest.approx(0.1, rel=0.1)
+    assert trend(paced(*reversed(rising)), 10.0) == pytest.approx(-0.1, rel=0.1)
+    assert trend(paced(*rising), 100.0) == pytest.approx(4 * 9.4 * 0.01, rel=0.1)
+    assert trend(paced(*rising[:7]), 10.0) == 0  # too few
+    assert trend([replace(each, earlier=True) for each in paced(*rising)], 10.0) == 0  # of another process's clock
 
 
 def test_scatter_and_a_single_slow_lap_are_no_trend():
-    assert trend([]) == 0
-    assert trend(paced(*[1.0] * 10)) == 0
-    assert trend(paced(1.0, 1.03, 0.99, 1.02, 1.0, 1.04, 0.98, 1.03, 1.01, 1.02)) == 0
-    assert trend(paced(*[1.0] * 9, 4.0)) == 0
+    assert trend([], 10.0) == 0
+    assert trend(paced(*[1.0] * 10), 10.0) == 0
+    assert trend(paced(1.0, 1.03, 0.99, 1.02, 1.0, 1.04, 0.98, 1.03, 1.01, 1.02), 10.0) == 0
+    assert trend(paced(*[1.0] * 9, 4.0), 10.0) == 0
 
 
 def test_a_first_epoch_counts_as_a_start_only_if_it_is_slower():

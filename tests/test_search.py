@@ -125,6 +125,18 @@ def test_memory_and_crashes_lead_to_five_smaller_batches_and_other_errors_to_non
     assert case.batch_curve
 
 
+def test_one_sample_that_batchnorm_refuses_is_out_of_memory_where_two_were_too_many():
+    def answer(batch, mode):
+        if batch > 1:
+            return Measurement(status="out_of_memory", reason="CUDA out of memory")
+        return Measurement(status="failed", reason="ValueError: Expected more than 1 value per channel when training")
+
+    case, _ = search(answer)
+    assert case.refusal_status == "out_of_memory"
+    assert "more than 1 value per channel" in case.refusal
+    assert "CUDA out of memory" in case.refusal
+
+
 @pytest.mark.parametrize(("kind", "share"), [("cuda", 0.97), ("cpu", 0.92)])
 def test_probes_leave_more_free_where_memory_differs_from_process_to_process(kind, share):
     seen = {}

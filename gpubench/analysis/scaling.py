@@ -10,6 +10,7 @@ import pandas as pd
 
 from gpubench.analysis.groups import only_sums
 from gpubench.rows.alike import LINK, SPECIMEN, STACK
+from gpubench.rows.params import params_of
 from gpubench.rows.table import BROKEN, number, table_of
 
 MOST_PROCESSES = 1 << 20
@@ -154,4 +155,9 @@ def _sums_in(row: "pd.Series[Any]") -> Iterator[tuple[tuple[Any, ...], float, fl
         except BROKEN:
             continue
         if seconds > 0 and what[-1] > 0:
-            yield (int(row["processes"]), row["params"], *what), seconds, busbw
+            yield (int(row["processes"]), _layout_of(row), *what), seconds, busbw
+
+
+def _layout_of(row: "pd.Series[Any]") -> tuple[float, str]:
+    """Return the number of machines, and the processes in a group of the hierarchical algorithm if that was chosen."""
+    return float(row["nodes"]), params_of(row["params"]).get("group", "0")

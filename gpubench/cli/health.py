@@ -18,7 +18,7 @@ from gpubench.rows.alike import REFERENCE
 from gpubench.rows.read import load
 from gpubench.runner import process
 from gpubench.show.terminal import table_lines
-from gpubench.show.wrap import WIDTH, wrapped
+from gpubench.show.wrap import line_width, wrapped
 from gpubench.studies.cards.figures import short_name
 from gpubench.studies.cards.placing import expected_rate
 from gpubench.studies.section import Column, Estimate, Table
@@ -156,5 +156,5 @@ def report_lines(card: str, cases: Sequence[CaseHealth]) -> list[str]:
         verdict = f"{case.verdict} (rough)" if expected and not case.references else case.verdict
         facts = case.case, case.suite, case.batch, case.rate
         lines.append((*facts, *beside, len(case.references), verdict, case.caveat))
-    table = table_lines(Table("cases", COLUMNS, tuple(lines)), WIDTH)
+    table = table_lines(Table("cases", COLUMNS, tuple(lines)), line_width())
     return [*wrapped(headline), "", *table, *(["", *wrapped(ADVICE)] if slow else [])]

@@ -26,11 +26,11 @@ def peak(
 ) -> int:
     """Measure the highest rate of this device, and store it for `run`. Exit code 4 if any measurement fails."""
     from gpubench.show.terminal import table_lines
-    from gpubench.show.wrap import WIDTH
+    from gpubench.show.wrap import line_width
 
     peaks = list(measured(device, precision, threads))
     devices = {peak_device.device: peak_device for peak_device, _, _ in peaks}.values()
-    say(*table_lines(table(peaks), WIDTH), "", *map(source, devices))
+    say(*table_lines(table(peaks), line_width()), "", *map(source, devices))
     return SOME_FAILED if any(isinstance(result, str) for _, _, result in peaks) else 0
 
 

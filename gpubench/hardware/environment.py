@@ -184,7 +184,7 @@ def _groups(root: Path, groups: Path) -> list[Path]:
     """Return the folders of this process's control groups (version 2) and of those above."""
     with contextlib.suppress(OSError):
         # Inside a container the path is often the host's, and the mounted folder is the group's.
-        group = root / groups.read_text().partition("0::/")[2].strip()
+        group = root / groups.read_text().partition("0::/")[2].partition("\n")[0]
         return [group, *group.parents]
     return []
 

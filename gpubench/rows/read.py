@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
+from gpubench.errors import UserError
 from gpubench.printed import shown as shown
 from gpubench.rows.digest import edited, in_our_columns, named
 from gpubench.rows.files import chunks_of, opened, split
@@ -60,10 +61,12 @@ class Loaded:
         return (dict(zip(names, values, strict=True)) for values in self.frame.itertuples(index=False, name=None))
 
     def __getitem__(self, wanted: "str | pd.Series[bool]") -> "pd.Series[Any] | Loaded":
-        """Return a column, or the rows at which a column of bools is true."""
-        if isinstance(wanted, str):
+        """Return a column, or the rows at which a column of bools is true. Raises UserError for anything else."""
+        if isinstance(wanted, str) and wanted in self.frame:
             return self.frame[wanted]
-        return replace(self, frame=self.frame[wanted])
+        if isinstance(wanted, pd.Series) and wanted.dtype == bool and wanted.index.equals(self.frame.index):
+            return replace(self, frame=self.frame[wanted])
+        raise UserError(f"rows[{shown(str(wanted))[:60]!r}]: give the name of a column, or bools of these rows")
 
     def __repr__(self) -> str:
         """Return how many rows there are of what."""

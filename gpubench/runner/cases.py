@@ -190,7 +190,7 @@ def _asked(suite: Suite, case: Case) -> Case:
         case = replace(case, processes=suite.ranks(case.params)) if suite.ranks else case
         return replace(case, refusal=suite.refuse(case)) if suite.refuse and not case.refusal else case
     except Exception as error:
-        return failed_by(error, case)
+        return case if case.refusal else failed_by(error, case)
 
 
 def failed_by(error: Exception, case: Case) -> Case:

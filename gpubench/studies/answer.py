@@ -27,12 +27,6 @@ STUDIES: dict[str, Callable[[Compared], Iterator[Section]]] = {
 }
 CLOSE = 0.1
 """Accepted relative difference between a projection without an interval and full runs."""
-RULE = (
-    "Faster or slower needs p < 0.05 after Holm's correction over all ratios here, and an interval of the ratio (95%;"
-    " 99% between specimens or sessions and where the sides scatter unlike) beyond 2%."
-    " Same needs a 90% interval within 2%."
-)
-"""Conditions for a verdict."""
 NAMES_CARDS = {"card", "subject", "baseline", "on"}
 """Table columns that may contain a card's name."""
 
@@ -67,7 +61,7 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
         gain=compared.metric.gain,
         metric=compared.metric.name,
         unit=compared.metric.unit,
-        rule=RULE,
+        rule=_rule(compared.metric),
         files=files,
         rows=len(rows),
         about=len(rows),

@@ -82,6 +82,10 @@ def fit_batch(case: Case, device: Device, options: Options, cap: int | None, mea
         fitting = fits(measured)
         rate = measured.samples_per_second or 0.0
         say(f"  batch {batch}: {f'{rate:,.1f} samples/s' if fitting else _why_not(measured)}")
+        if batch == 1 and measured.status == "failed" and last.status == "out_of_memory" and not fitted:
+            # BatchNorm needs two samples if an image has shrunk to one pixel, and two did not fit.
+            last = replace(last, reason=f"a batch of 2: {last.reason}; and a batch of 1: {measured.reason}")
+            return ProbeResult(fits=False)
         last = measured
         if fitting:
             fitted.append(batch)

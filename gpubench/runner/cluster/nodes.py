@@ -1,5 +1,6 @@
 """Connects the machines of a run: sends tasks, collects answers, and reports a lost machine."""
 
+import contextlib
 import os
 import socket
 from collections.abc import Iterator, Mapping
@@ -60,7 +61,6 @@ class Nodes:
         self._limit = limit_seconds or MEET_SECONDS
         try:
             self._address = address_towards(self.host, self.port)
-            local = self._address == socket.getaddrinfo(self.host, self.port)[0][4][0]
         except OSError as error:
             raise UserError(f"--rendezvous {rendezvous}: there is no route to it ({error})") from None
         self._task = {
@@ -70,7 +70,7 @@ class Nodes:
             "nodes": nodes,
             "terms": dict(terms),
             "secret": secret_of_run(),
-            "local": local,
+            "local": _is_ours(self.host),
             "limit_seconds": self._limit,
         }
         self.node = 0
@@ -141,3 +141,13 @@ class Nodes:
             "node": self.node,
             "address": self._address,
         }
+
+
+def _is_ours(host: str) -> bool:
+    """Return whether `host` is an address of this machine, also a second one."""
+    with contextlib.suppress(OSError):
+        family, kind, protocol, _, target = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.bind(target)
+            return True
+    return False

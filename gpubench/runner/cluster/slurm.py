@@ -68,7 +68,8 @@ def run_on_slurm(job_options: Mapping[str, Any], arguments: Sequence[str], out: 
         ticket.write_text(job)
         console.print(f"job {job}; its output is in {folder}", markup=False)
     state = follow(job, out, console)
-    console.print(f"job {job} ended: {state}; its rows are in {out}", markup=False)
+    where = f"its rows are in {out}" if out.exists() else f"it wrote no row; its output is in {folder}"
+    console.print(f"job {job} ended: {state}; {where}", markup=False)
     return 0 if state == "COMPLETED" else 4
 
 
@@ -126,7 +127,7 @@ def _address(node: str) -> str:
 
 ENDED = {
     *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"),
-    *("PREEMPTED", "BOOT_FAIL", "DEADLINE", "UNKNOWN"),
+    *("PREEMPTED", "BOOT_FAIL", "DEADLINE", "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL", "UNKNOWN"),
 }
 """Slurm's final states of a job, and `UNKNOWN` if Slurm has none."""
 

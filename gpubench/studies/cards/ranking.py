@@ -174,7 +174,7 @@ def notes(ranking: Ranking) -> list[str]:
     """Return the notes below the table: what its columns mean, and where its figures are from."""
     lines = [
         "90%: of nine in ten workloads. src: sources that measured both cards.",
-        "-: nobody's figure of the card is in our data; estimated from peak TFLOP/s and memory bandwidth.",
+        f"-: no figure of the card in {CLASSES[ranking.classes[0]]}; estimated from its data sheet.",
     ]
     if "fp32" in ranking.classes:
         lines.append(TF32_NOTE)

@@ -171,7 +171,8 @@ def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
         if figure.card == card
     ]
     sources = len({figure.source for _, figure in used})
-    count = f"{len(used)} figures of {sources} source{'s' * (sources > 1)}; line: the line in public_speeds.csv."
+    count = f"{len(used)} figure{'s' * (len(used) != 1)} of {sources} source{'s' * (sources != 1)}"
+    count += "; line: the line in public_speeds.csv."
     if not used:
         count = "No figure of it is in our data: estimated from peak TFLOP/s and memory bandwidth."
     tables = [Table("figures", columns, tuple(lines))] if lines else []

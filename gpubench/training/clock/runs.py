@@ -6,7 +6,7 @@ from typing import Any
 
 from gpubench.suite.trial import Lap
 from gpubench.training.clock.projection import Epoch, Phase, stage_of, summarise
-from gpubench.training.clock.sampling import HEATING_SECONDS, TREND, Sampling, drift, trend, without_slow_start
+from gpubench.training.clock.sampling import TREND, Sampling, drift, trend, without_slow_start
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Run:
     @property
     def later_ratio(self) -> float:
         """Step times later in the run over those of its sample, if a stage's trend goes on: 0.5 to 2, 1 without one."""
-        change = max(map(trend, self._steady_by_stage()), key=abs) * min(self.seconds, HEATING_SECONDS)
+        change = max((trend(laps, self.seconds) for laps in self._steady_by_stage()), key=abs)
         factor = 1 + min(abs(change), 1.0) * (abs(change) > TREND)
         return factor if change > 0 else 1 / factor
 

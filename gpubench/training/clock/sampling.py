@@ -64,11 +64,13 @@ def sampling_for(mode: Mode, *, accelerator: bool) -> Sampling:
     return Sampling(1, 0.5, 0.0, 0.5, 0.0, 0, int(accelerator), 0.0, steps=True, timed_steps=2, train_limit=10.0)
 
 
-HEATING_SECONDS, TREND = 300.0, 0.03
-"""A trend goes on for so long, as a cooler heats up, and is reported if it changes step times by more than TREND."""
+HEATING_SECONDS, REACH, TREND = 300.0, 4.0, 0.03
+"""A trend goes on for at most so long, as a cooler heats up, and for REACH times as long as its laps; it is reported if
+it then has changed step times by more than TREND."""
 
 TREND_LAPS, TREND_Z = 8, 3.29
-"""Least number of laps with a trend, and its distance from none in standard deviations: 0.1% of steady samples."""
+"""Least number of laps with a trend, and its distance from none in standard deviations (more for few laps): that of
+less than 0.1% of samples with independent laps, and up to 8% of those with correlated ones."""
 
 
 class Stop:
@@ -184,12 +186,15 @@ def drift(laps: Sequence[Lap]) -> str:
     return f"unsteady: a step took {late / early - 1:+.0%} in the second half of the timed laps"
 
 
-def trend(laps: Sequence[Lap]) -> float:
-    """Return the share by which step times change in a second of these timed laps, or 0 if they show no trend."""
+def trend(laps: Sequence[Lap], most_seconds: float) -> float:
+    """Return the share by which step times change in `most_seconds` if these laps' trend goes on; 0 without a trend."""
     times = [lap.started + lap.seconds / 2 for lap in laps]
     paces = [_pace([lap]) for lap in laps]
     if len(laps) < TREND_LAPS or min(paces) == max(paces) or any(lap.earlier for lap in laps):
         return 0.0
-    # Fisher's transformation of a correlation; a perfect one has no end.
-    certain = math.atanh(min(abs(correlation(times, paces)), 1 - 1e-9)) * math.sqrt(len(laps) - 3) >= TREND_Z
-    return linear_regression(times, paces).slope / fmean(paces) if certain else 0.0
+    # Fisher's transformation of a correlation, whose tails are heavier for few laps; a perfect one has no end.
+    z = math.atanh(min(abs(correlation(times, paces)), 1 - 1e-9)) * math.sqrt(len(laps) - 3)
+    if z < TREND_Z * (1 + 2 / len(laps)):
+        return 0.0
+    slope: float = linear_regression(times, paces).slope / fmean(paces)
+    return slope * min(most_seconds, HEATING_SECONDS, REACH * (times[-1] - times[0]))
