@@ -64,9 +64,8 @@ def sampling_for(mode: Mode, *, accelerator: bool) -> Sampling:
     return Sampling(1, 0.5, 0.0, 0.5, 0.0, 0, int(accelerator), 0.0, steps=True, timed_steps=2, train_limit=10.0)
 
 
-HEATING_SECONDS, REACH, TREND = 300.0, 4.0, 0.03
-"""A trend goes on for at most so long, as a cooler heats up, and for REACH times as long as its laps; it is reported if
-it then has changed step times by more than TREND."""
+HEATING_SECONDS, TREND = 300.0, 0.03
+"""A trend goes on for so long, as a cooler heats up, and is reported if it changes step times by more than TREND."""
 
 TREND_LAPS, TREND_Z = 8, 3.29
 """Least number of laps with a trend, and its distance from none in standard deviations (more for few laps): that of
@@ -197,4 +196,4 @@ def trend(laps: Sequence[Lap], most_seconds: float) -> float:
     if z < TREND_Z * (1 + 2 / len(laps)):
         return 0.0
     slope: float = linear_regression(times, paces).slope / fmean(paces)
-    return slope * min(most_seconds, HEATING_SECONDS, REACH * (times[-1] - times[0]))
+    return slope * min(most_seconds, HEATING_SECONDS)
