@@ -54,13 +54,13 @@ def test_a_case_that_never_gave_a_time_keeps_nobody_waiting():
 
 def test_rounds_are_added_and_a_budget_ends_them(cli, tmp_path, monkeypatch):
     # What is left of a trial's time here is the machine's own noise: the width is made up.
-    monkeypatch.setattr("gpubench.runner.rounds.half_width", lambda seconds: 0.5 if len(seconds) > 6 else math.inf)
+    monkeypatch.setattr("gpubench.runner.rounds.half_width", lambda seconds: 0.5 if len(seconds) > 5 else math.inf)
     base = ["run", "--suite", SCRIPTED, "--device", "cpu", "--precision", "fp32", "--models", "short"]
     done = cli(*base, "--until", "90%", "--out", "easy.csv")
     assert done.returncode == 0, done.stderr
     rows = pd.read_csv(tmp_path / "easy.csv")
-    assert len(rows) == 7
-    assert lacking(done.stderr, "7 rounds", "1 of 1", "90%") == []
+    assert len(rows) == 6
+    assert lacking(done.stderr, "6 rounds", "1 of 1", "90%") == []
     assert list(rows["trial"]) == list(range(len(rows)))
     assert set(rows["until"]) == {0.9}
 
