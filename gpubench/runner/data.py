@@ -69,7 +69,7 @@ def _data_of(suite: Suite, options: Options, console: Console) -> Data:
         return Data("synthetic")
     folder = datasets.locate(wanted, options.data)
     if folder is None and options.mode == "quick":
-        fetch = f"`gpubench data fetch {' '.join(wanted)}` downloads real data"
+        fetch = f"`gpubench data fetch {' '.join(wanted)}` downloads it"
         advice = "--data DIR reads your data" if set(wanted) & set(datasets.TREES) else fetch
         console.print(
             f"no {' or '.join(wanted)} on this machine: using synthetic data, and rows say so ({advice})",

@@ -13,6 +13,7 @@ from gpubench.analysis.compare import Compared
 from gpubench.analysis.groups import Group, dicts_of, short
 from gpubench.analysis.scaling import cases_of
 from gpubench.analysis.time_to_goal import PLAUSIBLE_SECONDS
+from gpubench.printed import duration
 from gpubench.rows.params import params_of
 from gpubench.rows.table import Epoch, epochs_in, hours_by_size, stages_in, table_of
 from gpubench.studies import words
@@ -105,16 +106,16 @@ def stage_sections(compared: Compared) -> Iterator[Section]:
 
 def _stage_result(group: Group, stages: Sequence[tuple[int, float]]) -> Result:
     hours = group.median / 3600
-    parts = ", ".join(f"{spent:.3g} h at {size} px" for size, spent in stages)
+    parts = ", ".join(f"{_hours(spent)} at {size} px" for size, spent in stages)
     many = f"{group.processes:.0f} x " if group.processes > 1 else ""
     return words.result_of(
         group,
         "stages",
         f"{group.model} on {_where(group)}",
         hours,
-        said=f"{group.model} in {group.precision} takes {hours:.3g} h on {many}{words.name(group.label)}: {parts}",
+        said=f"{group.model} in {group.precision} takes {_hours(hours)} on {many}{words.name(group.label)}: {parts}",
         origin=f"{group.precision}, {len(stages)} image sizes",
-        figure=f"{hours:.3g} h",
+        figure=_hours(hours),
     )
 
 
@@ -241,3 +242,8 @@ def _accuracy(line: Row) -> str:
 def _images_a_step(line: Row) -> float:
     stated = params_of(line["params"]).get("global_batch", "")
     return float(stated) if stated.isdecimal() else float(line["batch_size"] * line["processes"])
+
+
+def _hours(hours: float) -> str:
+    """Return a time as `2.37 h`, and below an hour as `1 min 57 s`."""
+    return f"{hours:.3g} h" if hours >= 1 else duration(hours * 3600)

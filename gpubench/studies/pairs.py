@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared, Workload
-from gpubench.analysis.groups import short, text_of
+from gpubench.analysis.groups import short, text_of, texts_of
 from gpubench.analysis.matching import FULL, TWIN_POLICIES, axis_value, is_ablation
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, out_of_turn, pooled
@@ -112,7 +112,8 @@ def _result(
     comparisons: Sequence[Comparison], place: str, precision: str, batch: str, metric: Metric, *, mixed: bool
 ) -> Result:
     c = comparisons[0]
-    kind = c.axis if c.axis in {"card", "precision"} else "other"
+    twice = _is_one_card_twice(c)
+    kind = c.axis if c.axis in {"card", "precision"} and not twice else "other"
     subject, baseline = _names(c)
     if kind == "precision" and mixed:
         subject, baseline = ("mixed" if name == MASTER else name for name in (subject, baseline))
@@ -150,7 +151,11 @@ def _result(
         ),
         facts=words.facts_of(c.subject) | ({"batch": f"batch {batch}"} if batch not in {"", "0"} else {}),
         differences=tuple(differences_of(comparisons)),
-        caveats=(*[f"the mean is {words.gain(value)}"] * wide, *words.caveats_of(groups)),
+        caveats=(
+            *["the same card in two runs: measure again"] * twice,
+            *[f"the mean is {words.gain(value)}"] * wide,
+            *words.caveats_of(groups),
+        ),
         projected=any(group.measured == "projected" for group in groups),
         figure=f"{words.gain(ends[0])}-{words.gain(ends[1])}" if wide else "",
         parts=parts,
@@ -158,6 +163,14 @@ def _result(
         source=c.subject.source,
     )
     return result if metric.name != "seconds" else replace(result, charts=pictures(result, groups))
+
+
+def _is_one_card_twice(c: Comparison) -> bool:
+    """Return whether both sides are one card with one power limit and memory limit, in two sessions."""
+    columns = ["device_hash", "power_cap", "memory_limit_bytes"]
+    return (
+        c.axis == "card" and bool(c.subject.device_hash) and texts_of(c.subject, columns) == texts_of(c.other, columns)
+    )
 
 
 def mixed_name(precision: str) -> str:
