@@ -92,7 +92,7 @@ def cards(
         tables = [versus.brief(details, every) for details in answer.sections[0].tables[1:]]
     elif len(chosen) == 1:
         answer = versus.one_card(chosen[0], reference, classes if precision else tuple(CLASSES))
-        tables = list(answer.sections[0].tables)
+        tables = list(map(versus.without_lines, answer.sections[0].tables))
     else:
         ranked = ranking.rank(chosen[-1] if chosen else reference, classes, dollars)
         lines = ranked.lines if every or table != "terminal" else ranked.well_known()

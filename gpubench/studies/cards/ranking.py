@@ -147,7 +147,7 @@ def headline(ranking: Ranking) -> str:
     best, kind = ranking.best, ranking.classes[0]
     place = "first" if ranking.ranked[0] == best else "second"
     return (
-        f"Of {len(ranking.ranked)} measured cards, {best.card} is {place} in {CLASSES[kind]}:"
+        f"Of {len(ranking.ranked)} cards measured in {CLASSES[kind]}, {best.card} is {place}:"
         f" {times(best.ratios[kind].value)} as fast as {ranking.reference} ({best.ratios[kind].interval_text}),"
         f" by {ranking.figures:,} published figures of {ranking.sources} sources and by data sheets."
     )

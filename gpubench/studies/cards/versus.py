@@ -19,6 +19,8 @@ from gpubench.studies.words import gain, listed, times
 
 REMARKS = ("modified memory", "vGPU", "max_lr")
 """Beginnings of notes that are caveats."""
+LINE = "line of public_speeds.csv"
+"""A column of the table of a card's figures; a terminal has no room for it."""
 BRIEF_COLUMNS, BRIEF_LINES = 6, 5
 """Columns of the table of pairs on a terminal, and its lines at each end."""
 
@@ -132,6 +134,13 @@ def _remarks(pair: Pair) -> Iterator[str]:
                 yield f"{group.card}: {remark}"
 
 
+def without_lines(table: Table) -> Table:
+    """Return the table of a card's figures without LINE."""
+    kept = [at for at, column in enumerate(table.columns) if column.name != LINE]
+    columns = tuple(table.columns[at] for at in kept)
+    return Table(table.name, columns, tuple(tuple(line[at] for at in kept) for line in table.lines))
+
+
 def brief(table: Table, every: bool) -> Table:
     """Return the table of `pair_table` with the columns that fit a terminal, and without its middle unless `every`."""
     columns, lines = table.columns[:BRIEF_COLUMNS], tuple(line[:BRIEF_COLUMNS] for line in table.lines)
@@ -152,7 +161,7 @@ def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
         Column("precision"),
         Column("figure", "x"),
         Column("unit"),
-        Column("line", "count"),
+        Column(LINE, "count"),
         Column("file", note=True),
     )
     used = [
@@ -172,7 +181,7 @@ def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
     ]
     sources = len({figure.source for _, figure in used})
     count = f"{len(used)} figure{'s' * (len(used) != 1)} of {sources} source{'s' * (sources != 1)}"
-    count += "; line: the line in public_speeds.csv."
+    count += "."
     if not used:
         count = "No figure of it is in our data: estimated from peak TFLOP/s and memory bandwidth."
     tables = [Table("figures", columns, tuple(lines))] if lines else []
