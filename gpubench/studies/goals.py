@@ -106,16 +106,16 @@ def stage_sections(compared: Compared) -> Iterator[Section]:
 
 def _stage_result(group: Group, stages: Sequence[tuple[int, float]]) -> Result:
     hours = group.median / 3600
-    parts = ", ".join(f"{_hours(spent)} at {size} px" for size, spent in stages)
+    parts = ", ".join(f"{_time_text(spent, hours)} at {size} px" for size, spent in stages)
     many = f"{group.processes:.0f} x " if group.processes > 1 else ""
     return words.result_of(
         group,
         "stages",
         f"{group.model} on {_where(group)}",
         hours,
-        said=f"{group.model} in {group.precision} takes {_hours(hours)} on {many}{words.name(group.label)}: {parts}",
+        said=f"{group.model} in {group.precision} takes {_time_text(hours, hours)} on {many}{words.name(group.label)}: {parts}",
         origin=f"{group.precision}, {len(stages)} image sizes",
-        figure=_hours(hours),
+        figure=_time_text(hours, hours),
     )
 
 
@@ -244,6 +244,6 @@ def _images_a_step(line: Row) -> float:
     return float(stated) if stated.isdecimal() else float(line["batch_size"] * line["processes"])
 
 
-def _hours(hours: float) -> str:
-    """Return a time as `2.37 h`, and below an hour as `1 min 57 s`."""
-    return f"{hours:.3g} h" if hours >= 1 else duration(hours * 3600)
+def _time_text(hours: float, whole_hours: float) -> str:
+    """Return a part of a run as `0.47 h`, and of a run below an hour as `1 min 57 s`."""
+    return f"{hours:.3g} h" if whole_hours >= 1 else duration(hours * 3600)
