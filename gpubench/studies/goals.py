@@ -108,14 +108,15 @@ def _stage_result(group: Group, stages: Sequence[tuple[int, float]]) -> Result:
     hours = group.median / 3600
     parts = ", ".join(f"{_time_text(spent, hours)} at {size} px" for size, spent in stages)
     many = f"{group.processes:.0f} x " if group.processes > 1 else ""
+    whole = _time_text(hours, hours)
     return words.result_of(
         group,
         "stages",
         f"{group.model} on {_where(group)}",
         hours,
-        said=f"{group.model} in {group.precision} takes {_time_text(hours, hours)} on {many}{words.name(group.label)}: {parts}",
+        said=f"{group.model} in {group.precision} takes {whole} on {many}{words.name(group.label)}: {parts}",
         origin=f"{group.precision}, {len(stages)} image sizes",
-        figure=_time_text(hours, hours),
+        figure=whole,
     )
 
 
