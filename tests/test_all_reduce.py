@@ -27,7 +27,8 @@ def train(rank, folder):
         model(torch.randn(8, 30, generator=torch.Generator().manual_seed(rank))).square().mean().backward()
         found[way, str(dtype)] = model.module.weight.grad
     algorithms = (Algorithm("flat", 0, flat), Algorithm("hierarchical", 0, hierarchical(trial, 2)))
-    wrong = [wrong_sums(each, Payload("9 B", (9,)), torch.float16, torch.device("cpu"), trial) for each in algorithms]
+    payload, cpu = Payload("9 B", (9,)), torch.device("cpu")
+    wrong = [wrong_sums(algorithm, payload, torch.float16, cpu, trial) for algorithm in algorithms]
     torch.save((found, wrong), folder / f"{rank}.pt")
     dist.destroy_process_group()
 

@@ -22,8 +22,8 @@ def folder(tmp_path):
 
 
 def numbers(folder):
-    found = corpus.load(folder)
-    return [part.tolist() for part in (found.train, found.valid, found.test)]
+    tokens = corpus.load(folder)
+    return [part.tolist() for part in (tokens.train, tokens.valid, tokens.test)]
 
 
 # the cat sat <eos> | <eos> | the dog <eos> || a cat <eos> || the end <eos>

@@ -1,5 +1,6 @@
 """How much of a run each mode measures, and when a phase has seen enough: every bound by its number."""
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -184,7 +185,22 @@ def test_a_trend_goes_on_for_five_minutes_at_most():
     assert trend(paced(*reversed(rising)), 10.0) == pytest.approx(-0.1, rel=0.1)
     assert trend(paced(*rising), 1000.0) == pytest.approx(3, rel=0.1)
     assert trend(paced(*rising[:7]), 10.0) == 0  # too few
-    assert trend([replace(each, earlier=True) for each in paced(*rising)], 10.0) == 0  # of another process's clock
+    # Laps of another process have another clock.
+    assert trend([replace(lap, earlier=True) for lap in paced(*rising)], 10.0) == 0
+
+
+@pytest.mark.parametrize(("correlation", "least", "most"), [(0.0, 0, 0.002), (0.6, 0.02, 0.1)])
+@pytest.mark.parametrize("laps", [12, 40])
+def test_how_often_steady_laps_show_a_trend(correlation, least, most, laps):
+    """What docs/method.md says of independent step times, and of neighbours that correlate."""
+    dice, hits = random.Random(1), 0
+    for _ in range(1000):
+        deviation, seconds = 0.0, []
+        for _ in range(laps + 20):
+            deviation = correlation * deviation + dice.gauss(0, 0.02)
+            seconds.append(1 + deviation)
+        hits += trend(paced(*seconds[20:]), 10.0) != 0
+    assert least <= hits / 1000 <= most
 
 
 def test_scatter_and_a_single_slow_lap_are_no_trend():

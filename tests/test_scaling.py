@@ -72,8 +72,8 @@ def scaled(counts, factor=1.0, **changes):
 
 def efficiencies(tmp_path, rows):
     """By title of the curve: processes, efficiency and trials of what was measured."""
-    found = section(answered(tmp_path, rows), "scaling").tables
-    return {each.name: [(line[0], round(line[2], 6), line[3]) for line in each.lines] for each in found}
+    tables = section(answered(tmp_path, rows), "scaling").tables
+    return {table.name: [(line[0], round(line[2], 6), line[3]) for line in table.lines] for table in tables}
 
 
 def test_stacks_and_devices_are_not_pooled(tmp_path):

@@ -11,6 +11,7 @@ from gpubench.cli.arguments import check_choice
 from gpubench.cli.options import DRAWN, FLAG, FORMATS, SHOWN, SIDES, THEMES, Format, Price, Theme
 from gpubench.errors import UserError
 from gpubench.printed import say
+from gpubench.show.wrap import line_width, wrapped
 
 if TYPE_CHECKING:
     from gpubench.studies.section import Answer, Table
@@ -100,8 +101,6 @@ def cards(
         tables = list(answer.sections[0].tables)
     _print(answer, table, tables, notes_first=0 < len(chosen) < 3)
     if table == "terminal" and not chosen and not every:
-        from gpubench.show.wrap import wrapped
-
         say(*wrapped("All cards: --all. Two: gpubench cards RTX 4090 RTX 3090. Figures: --sources."))
     if charts:
         from gpubench.show.charts import draw
@@ -150,7 +149,6 @@ def _print(answer: "Answer", format_name: str, tables: Sequence["Table"], *, not
     """Print the answer in a format; for `terminal` these tables instead of the answer's."""
     from gpubench.show.terminal import table_lines
     from gpubench.show.text import rendered
-    from gpubench.show.wrap import line_width, wrapped
 
     if format_name != "terminal":
         say(*rendered(answer, format_name).removesuffix("\n").split("\n"))

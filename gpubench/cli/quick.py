@@ -49,10 +49,10 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
     said = ""
     mixed = next((name for name in ("fp16", "bf16") if name in rates), "")
     if mixed and "fp32" in rates:
-        gain = times(rates[mixed] / rates["fp32"])
+        speedup = times(rates[mixed] / rates["fp32"])
         marks = Counter(mark for text in trials["marks"] for mark in str(text).split())
         basis = ", ".join(["1 run each: rough", *marked(marks, len(trials), "runs ")])
-        said = f"{mixed} is {gain} as fast as fp32 on this {'CPU' if on_cpu else card} ({basis})"
+        said = f"{mixed} is {speedup} as fast as fp32 on this {'CPU' if on_cpu else card} ({basis})"
         lines += wrapped(f"{said}.")
     is_ranked = not on_cpu and bool(mixed) and all(are_comparable(trials.loc[[mixed]].reset_index(), ("quick",)))
     if not is_ranked:

@@ -12,7 +12,7 @@ from gpubench.rows.embed import RowsLostError, table_in
 OURS = ("schema", "suite")
 """Columns that tell our files, of any schema, from other people's."""
 REQUIRED = (*OURS, "model", "precision", "status")
-"""Columns of every file of ours, without which a row says nothing."""
+"""Columns that a file must have."""
 CHUNK_BYTES = 16 << 20
 """Files are read together up to this size."""
 

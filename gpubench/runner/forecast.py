@@ -46,8 +46,9 @@ def forecast(left: Sequence[Trial], searches: int, options: Options, now: dateti
         last = now + timedelta(seconds=most)
         # A step of ResNet-152 on a CPU takes 100 times as long as one of ResNet-18 on small images.
         slow = options.mode == "sampled" and any(case.device == "cpu" for case in running)
-        note = "Large models take hours on a CPU. A forecast follows the first trial." * slow
-        note = note or "Slow models may take longer."
+        note = "Slow models may take longer."
+        if slow:
+            note = "Large models take hours on a CPU. A forecast follows the first trial."
         parts[0] += f", {'at least' if slow else 'about'} {duration(round(least))}"
         parts[0] += f" to {duration(round(most))}" * (most > least)
         parts.append(f"ends {'after' if slow else 'about'} {moment(last, now)}")

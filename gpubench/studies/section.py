@@ -333,14 +333,6 @@ class Answer:
 
     @property
     def findings(self) -> "pd.DataFrame":
-        """Return `to_frame()`."""
-        return self.to_frame()
-
-    def chart(self, name: str = "", theme: str = "light") -> "Figure":
-        """Return the first chart, or the one of this name, as a matplotlib figure. Raises UserError for others."""
-        return self.figure(self, name, theme)
-
-    def to_frame(self) -> "pd.DataFrame":
         """Return a data frame with a line per result, in the order of `in_order`."""
         names = ("kind", "suite", "subject", "baseline", "precision", "place", "value", "verdict", "sentence")
         lines = [
@@ -348,9 +340,13 @@ class Answer:
         ]
         return _numeric_frame([*names, "low", "high"], lines)
 
+    def chart(self, name: str = "", theme: str = "light") -> "Figure":
+        """Return the first chart, or the one of this name, as a matplotlib figure. Raises UserError for others."""
+        return self.figure(self, name, theme)
+
     def _repr_html_(self) -> str:
         """Return the HTML that a notebook shows."""
-        table = self.to_frame()[["value", "low", "high", "verdict", "sentence"]]
+        table = self.findings[["value", "low", "high", "verdict", "sentence"]]
         return f"<p>{escape(self.headline)}</p>{table.to_html(index=False, na_rep='', float_format='{:.3g}'.format)}"
 
 

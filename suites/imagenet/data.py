@@ -214,10 +214,9 @@ class Source:
         pictures = Pictures(tree, folders, decode)
         most_bytes = memory_for_files() / (len(self.train_images) + len(self.valid_images))
         large = {size for size, root in pictures.roots.items() if images.mean_bytes(root, tree.train) > most_bytes}
-        self.too_large = trial.case.mode != "full" and any(self.copies(phase) in large for phase in schedule.phases)
-        self.feed = Feed(
-            pictures, trial, FilesRead(set() if trial.case.mode == "full" else set(pictures.roots) - large)
-        )
+        is_sample = trial.case.mode != "full"
+        self.too_large = is_sample and any(self.copies(phase) in large for phase in schedule.phases)
+        self.feed = Feed(pictures, trial, FilesRead(set(pictures.roots) - large if is_sample else ()))
 
     def copies(self, phase: Phase) -> int:
         """Return the size of the copies that a phase reads; 0: the originals."""

@@ -100,7 +100,8 @@ def answer(ranking: Ranking, lines: Sequence[RankedCard]) -> Answer:
 def chosen(ranking: Ranking) -> Answer:
     """Return the answer about a few cards relative to the reference: all of them are in the table and the chart."""
     first = ranking.lines[0]
-    kind, ratio = next(iter(first.ratios.items()))
+    kind = ranking.classes[0]
+    ratio = first.ratios[kind]
     said = f"The fastest of {len(ranking.lines)} cards in {CLASSES[kind]}: {first.card}"
     if first.card != ranking.reference:
         said += f", {times(ratio.value)} as fast as {ranking.reference} ({ratio.interval_text})"
@@ -160,7 +161,7 @@ def rank_sentence(ranking: Ranking, card: str) -> str:
     """
     cards = [line.card for line in ranking.ranked]
     line = next(line for line in ranking.lines if line.card == card)
-    first = next(iter(line.ratios))
+    first = ranking.classes[0]
     parts = [f"{card} in {CLASSES[first]}"]
     if card in cards:
         parts = [f"{card} is number {cards.index(card) + 1} of {len(cards)} measured cards in {CLASSES[first]}"]
@@ -191,12 +192,7 @@ def chart(ranking: Ranking, lines: Sequence[RankedCard]) -> Bars:
     kind = ranking.classes[0]
     others = [line for line in lines if line.card != ranking.reference]
     best = min(others, key=lambda line: not line.is_measured, default=lines[0])  # the fastest, measured if any is
-    bars = [
-        Bar(line.card, ratio.value, (ratio.low, ratio.high) if ratio.low < ratio.high else None,
-            note="" if line.is_measured else "estimated")
-        for line in lines
-        for ratio in [line.ratios[kind]]
-    ]  # fmt: skip
+    bars = [_bar(line, line.ratios[kind]) for line in lines]
     return Bars(
         name=f"cards-{kind}",
         title=f"{best.card} trains {times(best.ratios[kind].value)} as fast as {ranking.reference} in {CLASSES[kind]}",
@@ -206,3 +202,8 @@ def chart(ranking: Ranking, lines: Sequence[RankedCard]) -> Bars:
         reference=1.0,
         foot=f"{ranking.figures:,} published figures from {ranking.sources} sources, and data sheets",
     )
+
+
+def _bar(line: RankedCard, ratio: SpeedRatio) -> Bar:
+    interval = (ratio.low, ratio.high) if ratio.low < ratio.high else None
+    return Bar(line.card, ratio.value, interval, note="" if line.is_measured else "estimated")

@@ -180,8 +180,7 @@ def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
         if figure.card == card
     ]
     sources = len({figure.source for _, figure in used})
-    count = f"{len(used)} figure{'s' * (len(used) != 1)} of {sources} source{'s' * (sources != 1)}"
-    count += "."
+    count = f"{len(used)} figure{'s' * (len(used) != 1)} of {sources} source{'s' * (sources != 1)}."
     if not used:
         count = "No figure of it is in our data: estimated from peak TFLOP/s and memory bandwidth."
     tables = [Table("figures", columns, tuple(lines))] if lines else []

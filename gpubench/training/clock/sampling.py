@@ -69,7 +69,7 @@ HEATING_SECONDS, TREND = 300.0, 0.03
 
 TREND_LAPS, TREND_Z = 8, 3.29
 """Least number of laps with a trend, and its distance from none in standard deviations (more for few laps): that of
-less than 0.1% of samples with independent laps, and up to 8% of those with correlated ones."""
+0.1% of steady samples with independent laps, and of 2 to 8% if neighbours correlate by 0.6."""
 
 
 class Stop:
