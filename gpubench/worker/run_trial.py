@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpubench.errors import Unsupported
 from gpubench.suite import files
+from gpubench.suite.precisions import LINEAR_ONLY, NO_LARGE_LINEAR
 from gpubench.suite.suite import Suite
 from gpubench.suite.trial import TRAINED, Measurement, Trial, measurement_from_json, trial_from_json
 from gpubench.training.clock.clock import Clock
@@ -36,6 +37,8 @@ Send = Callable[[Message], None]
 """Tells the parent of something that happened."""
 Join = Callable[[], tuple[Peers, Message]]
 """Joins the other processes of the trial; returns them, and `backend` and `interconnect` for the row."""
+LEAST_LOW_SHARE = 0.1
+"""Least share of the FLOPs in 8 bits under the name of such a precision."""
 CAUSE_SECONDS = 1.0
 """How long a process that only lost the others stays, so that the parent sees which process ended first and how."""
 HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
@@ -208,7 +211,7 @@ def _run_torch_suite(
             " (see docs/adding-a-suite.md)"
         )
     probed = ", ".join(f"{name} {error:.1e}" for name, error in proof.items())
-    operands = watch.check(case.precision, case.device)
+    operands = watch.check(case.precision, case.device, notes.low_products)
     weights = precision.check_weights(case.precision, notes.weights)
     # After a kill the first step is of another phase of the schedule, with other work in it.
     whole = counted and not measurement.resumed
@@ -218,9 +221,26 @@ def _run_torch_suite(
         precision_proof="; ".join(filter(None, [f"probe {probed}", operands, weights])),
         **work_fields(work if whole and work.calls else None, clock.watched_samples, _declared_flops(suite, trial)),
     )
+    measurement = with_low_share(measurement, trial, watch.low_flops / max(1, clock.watched_samples))
     lost = ", ".join(f"{name} {value}" for name, value in measurement.quality.items() if not _is_finite(value))
     diverged = notes.diverged or (f"the trained model has {lost}" if lost else "")
     return _diverged(measurement, diverged) if diverged else measurement
+
+
+def with_low_share(measurement: Measurement, trial: Trial, low_flops: float) -> Measurement:
+    """Return the measurement in float8 or int8-mixed with the share of its FLOPs that had operands of 8 bits.
+
+    Raises Unsupported where it is below LEAST_LOW_SHARE: such a rate would not be that of the precision.
+    """
+    name, flops = trial.case.precision, measurement.flops_per_sample
+    if name not in LINEAR_ONLY:
+        return measurement
+    share = low_flops / flops if flops and low_flops else None
+    if share is not None and share < LEAST_LOW_SHARE:
+        raise Unsupported(f"{NO_LARGE_LINEAR}: those in {name} have {share:.1%} of the FLOPs")
+    remarks = [f"{name} has {'an unknown share' if share is None else f'{share:.0%}'} of the FLOPs"]
+    remarks += [f"a CPU's rate in {name} means nothing"] * (trial.case.device == "cpu")
+    return replace(measurement, low_flops_share=share, reason="; ".join([*remarks, measurement.reason]).strip("; "))
 
 
 def _diverged(measurement: Measurement, why: str) -> Measurement:
