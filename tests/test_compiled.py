@@ -122,8 +122,8 @@ class MadeTrace:
     def __init__(self, hidden):
         self.kernels = Counter({("matmul", torch.bfloat16): 1}) + Counter({("matmul", hidden): 50})
 
-    def calls(self, wanted):
-        yield "mm", [torch.bfloat16, torch.bfloat16], True
+    def calls(self, wanted, whole):
+        yield "mm", [(torch.bfloat16, (2, 2)), (torch.bfloat16, (2, 2))], True
 
 
 @pytest.mark.parametrize(("hidden", "proved"), [(torch.bfloat16, True), (torch.float32, False)])

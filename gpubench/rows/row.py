@@ -213,14 +213,9 @@ class Row:
         "measurement", "", "calls that torch dispatched in one training step, views not counted", role=Role.FIGURE
     )
     odd_flops_share: float | None = figure(
-        "measurement",
-        "share",
-        "share of the FLOPs in products with a dimension (of a convolution: channels) that is no multiple of 8",
-        SHARE,
+        "measurement", "share", "share of the FLOPs in products with a size or channels not a multiple of 8", SHARE
     )
-    low_flops_share: float | None = figure(
-        "measurement", "share", "share of the FLOPs in products with operands of 8 bits or fewer", SHARE
-    )
+    low_flops_share: float | None = figure("measurement", "share", "share of the FLOPs in float8 or int8", SHARE)
     measured_peak_flops: float | None = figure(
         "peak.flops_per_second",
         "FLOP/s",

@@ -4,7 +4,8 @@
 Formats for Deep Learning", 2022) and int8 mixed precision with a scale for each row. Weights stay float32.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -67,6 +68,16 @@ def int8_product(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype) -> torch.
     (a8, a_scale), (b8, b_scale) = to_int8(a), to_int8(b.t())
     # No release has a public name for it.
     return (torch._int_mm(a8.contiguous(), b8.contiguous().t()).float() * b_scale.t() * a_scale).to(dtype)
+
+
+def random_product(name: str, side: int, device: torch.device) -> Callable[[], torch.Tensor]:
+    """Return a function that multiplies two square matrices, already in 8 bits: the peak of precision `name`."""
+    a, b = (torch.randn(side, side, device=device) for _ in range(2))
+    if name == "int8-mixed":
+        return partial(torch._int_mm, to_int8(a)[0], to_int8(b)[0].t())
+    dtype, _ = float8_types()
+    (a8, a_scale), (b8, b_scale) = to_float8(a, dtype), to_float8(b, dtype)
+    return partial(float8_product, a8, b8.t(), a_scale, b_scale, torch.bfloat16, True)
 
 
 class _Float8(torch.autograd.Function):

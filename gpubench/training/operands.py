@@ -57,7 +57,7 @@ class OperandWatch(TorchDispatchMode):
         self.float8_tensors = 0
         """Calls with an operand in float8, whatever they compute: emulation has such calls, and no products."""
         self.low_flops = 0
-        """FLOPs of products of 8 bits or fewer."""
+        """FLOPs of products in 8 bits; 0 if a CUDA graph hides some."""
         self.compiled_regions = 0
         """Calls of compiled code in the watched step."""
         self.note = ""
@@ -124,6 +124,7 @@ class OperandWatch(TorchDispatchMode):
             hidden = kernels.total() - self.seen.total()
             self.seen = kernels + Counter({key: n for key, n in self.seen.items() if key[0] not in KERNELS})
             inside += hidden
+            self.low_flops = 0 if hidden else self.low_flops
         self.devices = trace.devices or Counter({self._device: self.seen.total()})
         return 0 if trace.has_templates else inside
 
@@ -166,11 +167,14 @@ class OperandWatch(TorchDispatchMode):
                 f"asked for {name}, but {right} products had such operands, and its linear layers have {low_products}"
                 f" a step, both gradients included: {self.summary}"
             )
-        wrong = sum(n for (_, dtype), n in self.seen.items() if dtype in EIGHT_BITS - low)
-        if wrong or (self.float8_tensors and torch.float8_e4m3fn not in low):
+        if wrong := sum(n for (_, dtype), n in self.seen.items() if dtype in EIGHT_BITS - low):
             raise PrecisionError(
-                f"asked for {name}, but {wrong} products had operands in 8 bits,"
-                f" and {self.float8_tensors} calls had them in float8: {self.summary}"
+                f"asked for {name}, but {wrong} products had operands other than"
+                f" {dtype_name(KINDS[name].operand)}: {self.summary}"
+            )
+        if self.float8_tensors and torch.float8_e4m3fn not in low:
+            raise PrecisionError(
+                f"asked for {name}, but {self.float8_tensors} calls had operands in float8 (emulated?)"
             )
 
     @property

@@ -31,6 +31,8 @@ from gpubench.worker.failures import CONSEQUENCES, failed
 if TYPE_CHECKING:  # a suite without torch runs without it
     import torch
 
+    from gpubench.training.operands import OperandWatch
+
 Message = Mapping[str, Any]
 """An event or an answer between child and parent: plain data, for JSON."""
 Send = Callable[[Message], None]
@@ -221,13 +223,12 @@ def _run_torch_suite(
         precision_proof="; ".join(filter(None, [f"probe {probed}", operands, weights])),
         **work_fields(work if whole and work.calls else None, clock.watched_samples, _declared_flops(suite, trial)),
     )
-    measurement = with_low_share(measurement, trial, watch.low_flops / max(1, clock.watched_samples))
     lost = ", ".join(f"{name} {value}" for name, value in measurement.quality.items() if not _is_finite(value))
     diverged = notes.diverged or (f"the trained model has {lost}" if lost else "")
-    return _diverged(measurement, diverged) if diverged else measurement
+    return _diverged(measurement, diverged) if diverged else with_low_share(measurement, trial, watch, clock)
 
 
-def with_low_share(measurement: Measurement, trial: Trial, low_flops: float) -> Measurement:
+def with_low_share(measurement: Measurement, trial: Trial, watch: "OperandWatch", clock: Clock) -> Measurement:
     """Return the measurement in float8 or int8-mixed with the share of its FLOPs that had operands of 8 bits.
 
     Raises Unsupported where it is below LEAST_LOW_SHARE: such a rate would not be that of the precision.
@@ -235,7 +236,7 @@ def with_low_share(measurement: Measurement, trial: Trial, low_flops: float) -> 
     name, flops = trial.case.precision, measurement.flops_per_sample
     if name not in LINEAR_ONLY:
         return measurement
-    share = low_flops / flops if flops and low_flops else None
+    share = watch.low_flops / clock.watched_samples / flops if flops and watch.low_flops else None
     if share is not None and share < LEAST_LOW_SHARE:
         raise Unsupported(f"{NO_LARGE_LINEAR}: those in {name} have {share:.1%} of the FLOPs")
     remarks = [f"{name} has {'an unknown share' if share is None else f'{share:.0%}'} of the FLOPs"]
