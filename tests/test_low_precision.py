@@ -232,6 +232,15 @@ def test_a_suite_that_does_not_prepare_its_model_is_caught(name):
         watched(network()).check(name)
 
 
+def test_the_rest_is_bf16():
+    """Without autocast the head computes in float32."""
+    model, watch = prepared("float8"), OperandWatch()
+    with watch:
+        model(torch.randn(64, 64, requires_grad=True)).square().mean().backward()
+    with pytest.raises(PrecisionError, match="asked for float8, but nothing beside it had bfloat16 operands"):
+        watch.check("float8", low_products=6)
+
+
 @pytest.mark.parametrize(("asked", "used"), [("bf16", "float8"), ("bf16", "int8-mixed"), ("float8", "int8-mixed")])
 def test_one_under_the_name_of_another_is_caught(asked, used):
     watch = watched(prepared(used))
@@ -288,7 +297,7 @@ def test_the_row_has_the_share(trial, flops, share, reason):
 
 
 def test_a_small_share_is_refused():
-    with pytest.raises(Unsupported, match=r"those in float8 have 9\.9% of the FLOPs"):
+    with pytest.raises(Unsupported, match=r"its linear layers in float8 have only 9\.9% of the FLOPs"):
         with_low_share(MEASURED, TRIAL, *seen(9.9))
     bf16 = SimpleNamespace(case=SimpleNamespace(precision="bf16", device="cpu"))
     assert with_low_share(replace(MEASURED), bf16, *seen(0.0)) == MEASURED

@@ -143,11 +143,10 @@ class OperandWatch(TorchDispatchMode):
                 f" {sum(self.devices.values())} calls ran on {', '.join(elsewhere)}"
             )
         self._check_low(name, low_products)
-        wanted, low = KINDS[name].operand, KINDS[name].linears
-        others = Counter({key: n for key, n in self.seen.items() if key[1] not in low})
-        for family in sorted({family for family, _ in others}):
-            total = sum(n for (f, _), n in others.items() if f == family)
-            right = others[family, wanted]
+        wanted = KINDS[name].operand
+        for family in sorted({family for family, _ in self.seen}):
+            total = sum(n for (f, _), n in self.seen.items() if f == family)
+            right = sum(self.seen[family, dtype] for dtype in {wanted, *KINDS[name].linears})
             enough = right == total if wanted is torch.float32 else right * 2 > total
             if not enough:
                 raise PrecisionError(
@@ -167,6 +166,8 @@ class OperandWatch(TorchDispatchMode):
                 f"asked for {name}, but {right} products had such operands, and its linear layers have {low_products}"
                 f" a step, both gradients included: {self.summary}"
             )
+        if low and not any(dtype is KINDS[name].operand for _, dtype in self.seen):
+            raise PrecisionError(f"asked for {name}, but nothing beside it had bfloat16 operands: {self.summary}")
         if wrong := sum(n for (_, dtype), n in self.seen.items() if dtype in EIGHT_BITS - low):
             raise PrecisionError(
                 f"asked for {name}, but {wrong} products had operands other than"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpubench.errors import Unsupported
 from gpubench.suite import files
-from gpubench.suite.precisions import LINEAR_ONLY, NO_LARGE_LINEAR
+from gpubench.suite.precisions import LINEAR_ONLY
 from gpubench.suite.suite import Suite
 from gpubench.suite.trial import TRAINED, Measurement, Trial, measurement_from_json, trial_from_json
 from gpubench.training.clock.clock import Clock
@@ -238,7 +238,7 @@ def with_low_share(measurement: Measurement, trial: Trial, watch: "OperandWatch"
         return measurement
     share = watch.low_flops / clock.watched_samples / flops if flops and watch.low_flops else None
     if share is not None and share < LEAST_LOW_SHARE:
-        raise Unsupported(f"{NO_LARGE_LINEAR}: those in {name} have {share:.1%} of the FLOPs")
+        raise Unsupported(f"its linear layers in {name} have only {share:.1%} of the FLOPs")
     remarks = [f"{name} has {'an unknown share' if share is None else f'{share:.0%}'} of the FLOPs"]
     remarks += [f"a CPU's rate in {name} means nothing"] * (trial.case.device == "cpu")
     return replace(measurement, low_flops_share=share, reason="; ".join([*remarks, measurement.reason]).strip("; "))
