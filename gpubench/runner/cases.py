@@ -12,7 +12,7 @@ from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
 from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite
-from gpubench.suite.precisions import LINEAR_ONLY, NO_LARGE_LINEAR, PRECISIONS, UNPROVED
+from gpubench.suite.precisions import LINEAR_ONLY, NO_LARGE_LINEAR, PRECISIONS, UNPROVED, means_something
 from gpubench.suite.suite import ParamValue, Suite
 from gpubench.suite.trial import Case
 
@@ -133,7 +133,9 @@ def choose_precisions(option: str, device: Device) -> list[str]:
         elif name == "mixed":
             names.append(device.mixed)
         elif name == "all":
-            names += [name for name in PRECISIONS if name not in device.unsupported and _is_worth_it(name, device)]
+            names += [
+                name for name in PRECISIONS if name not in device.unsupported and means_something(name, device.kind)
+            ]
         elif name in PRECISIONS or name in UNPROVED:
             names.append(name)
         else:
@@ -142,11 +144,6 @@ def choose_precisions(option: str, device: Device) -> list[str]:
                 " and both, mixed, all"
             )
     return list(dict.fromkeys(names))
-
-
-def _is_worth_it(precision: str, device: Device) -> bool:
-    """Return whether a precision's rate on the device means something: a CPU's in 8 bits takes long and does not."""
-    return not (device.kind == "cpu" and precision in LINEAR_ONLY)
 
 
 def choose_batch(
