@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpubench.cli.arguments import check_choice
-from gpubench.cli.options import DRAWN, FLAG, FORMATS, SHOWN, SIDES, THEMES, Format, Price, Theme
+from gpubench.cli.options import FLAG, FORMATS, THEMES, Format, Price, Theme, chart_option, shown_option, side_option
 from gpubench.errors import UserError
 from gpubench.printed import say
 from gpubench.show.wrap import line_width, wrapped
@@ -35,31 +35,21 @@ def cards(
     card: Annotated[
         list[str] | None, typer.Argument(help="One card: all its figures. More: relative to the last one.")
     ] = None,
-    relative_to: Annotated[
-        str, typer.Option(metavar="CARD", help="The card with speed 1; default A100 SXM.", rich_help_panel=SIDES)
-    ] = "",
+    relative_to: Annotated[str, side_option(metavar="CARD", help="The card with speed 1; default A100 SXM.")] = "",
     precision: Annotated[
         str,
-        typer.Option(
+        side_option(
             metavar="CLASS",
             help="half, fp32 (TF32 where the card has it) or strict (FP32 without TF32); default half and fp32.",
-            rich_help_panel=SIDES,
         ),
     ] = "",
     price: Price = None,
-    every: Annotated[
-        bool, typer.Option("--all", metavar=FLAG, help="Every card, not only the best known.", rich_help_panel=SHOWN)
-    ] = False,
+    every: Annotated[bool, shown_option("--all", metavar=FLAG, help="Every card, not only the best known.")] = False,
     sources: Annotated[
-        bool,
-        typer.Option(
-            "--sources", metavar=FLAG, help="Who published the figures, and what was left out.", rich_help_panel=SHOWN
-        ),
+        bool, shown_option("--sources", metavar=FLAG, help="Who published the figures, and what was left out.")
     ] = False,
     table: Format = "terminal",
-    charts: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for the chart.", rich_help_panel=DRAWN)
-    ] = None,
+    charts: Annotated[Path | None, chart_option(metavar="DIR", help="Folder for the chart.")] = None,
     theme: Theme = "light",
 ) -> None:
     """Rank cards by published speeds, with intervals, or compare two of them. Measures nothing."""
