@@ -104,21 +104,21 @@ def _fastest(group: Group, curve: RateByBatch) -> Result:
     least, best = min(curve), max(curve, key=lambda batch: curve[batch][0])
     gain = curve[best][0] / curve[least][0]
     where = f"on {words.name(group.label)} in {group.precision}"
-    return Result(
-        kind="batch",
-        suite=group.suite,
-        subject=f"batch {best:,}",
+    said = f"Batch {best:,} trains {words.times(gain)} as fast as batch {least:,} {where}"
+    return words.result_of(
+        [group],
+        "batch",
+        f"batch {best:,}",
+        gain,
+        said,
         baseline=f"{least:,}",
-        value=gain,
         verdict="one run",
-        models=(group.model,),
         trials=(1, 1),
-        said=f"Batch {best:,} trains {words.times(gain)} as fast as batch {least:,} {where}",
         origin=f"{group.precision}, {group.suite}",
         precision=group.precision,
         place=group.label,
-        facts=words.facts_of(group),
-        cases=group.cases,
+        caveats=(),
+        projected=False,
     )
 
 

@@ -89,24 +89,22 @@ def _result(
     # Of two comparisons none of which is judged alone, this one is not either.
     unlike = next((c.verdict for pair in pairs for c in pair if c.verdict == CONFLICT or c.is_unlike), "")
     said = f"{subject} {'may train' if unlike else 'trains'} {much} as fast as {words.name(base[0])} in {base[1]}"
-    return Result(
-        kind="buyer",
-        suite=groups[0].suite,
-        subject=_name(best),
+    return words.result_of(
+        groups,
+        "buyer",
+        _name(best),
+        value,
+        said + ", depending on the model" * wide,
         baseline=_name(base),
-        value=value,
         verdict=unlike or ("one run" if min(trials) == 1 else "no test"),
         models=tuple(models),
         trials=trials,
-        said=said + ", depending on the model" * wide,
         figure=f"{words.gain(ends[0])}-{words.gain(ends[1])}" if wide else "",
         facts=words.facts_of(groups[0]) | {"batch": " ".join(_batch(groups[1])), "precision": groups[0].precision},
         differences=tuple(dict.fromkeys(differences_of([comparison for pair in pairs for comparison in pair]))),
         caveats=(*[f"the mean is {words.gain(value)}"] * wide, *words.caveats_of(groups)),
-        projected=any(group.measured == "projected" for group in groups),
         parts=parts,
         cases=behind(group for sides in models.values() for group in sides.values()),
-        source=groups[0].source,
     )
 
 

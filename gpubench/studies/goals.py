@@ -62,7 +62,7 @@ def _best(epochs: Sequence[Epoch]) -> tuple[str, Epoch, float] | None:
 
 def _where(group: Group) -> str:
     many = f"{group.processes:.0f} x " if group.processes > 1 else ""
-    return f"{many}{group.label}"
+    return f"{many}{words.name(group.label)}"
 
 
 def _epoch_table(name: str, epochs: Sequence[Epoch]) -> Table:
@@ -81,15 +81,9 @@ def _epoch_result(group: Group, epochs: Sequence[Epoch]) -> Result:
     """Return the best accuracy, and after how many hours it was reached."""
     quality, epoch, share = _best(epochs) or ("accuracy", epochs[-1], math.nan)
     when = f"after epoch {epoch.number}, {epoch.hours:.3g} h,"
-    return words.result_of(
-        group,
-        "epochs",
-        f"{quality} {when} {group.model} on {_where(group)}",
-        share,
-        said=f"{group.model} has {share:.1%} {quality} {when} on {_where(group)}",
-        origin=group.precision,
-        figure=f"{share:.1%}",
-    )
+    subject = f"{quality} {when} {group.model} on {_where(group)}"
+    said = f"{group.model} has {share:.1%} {quality} {when} on {_where(group)}"
+    return words.result_of([group], "epochs", subject, share, said, origin=group.precision, figure=f"{share:.1%}")
 
 
 def stage_sections(compared: Compared) -> Iterator[Section]:
@@ -107,17 +101,11 @@ def stage_sections(compared: Compared) -> Iterator[Section]:
 def _stage_result(group: Group, stages: Sequence[tuple[int, float]]) -> Result:
     hours = group.median / 3600
     parts = ", ".join(f"{_time_text(spent, hours)} at {size} px" for size, spent in stages)
-    many = f"{group.processes:.0f} x " if group.processes > 1 else ""
     whole = _time_text(hours, hours)
-    return words.result_of(
-        group,
-        "stages",
-        f"{group.model} on {_where(group)}",
-        hours,
-        said=f"{group.model} in {group.precision} takes {whole} on {many}{words.name(group.label)}: {parts}",
-        origin=f"{group.precision}, {len(stages)} image sizes",
-        figure=whole,
-    )
+    said = f"{group.model} in {group.precision} takes {whole} on {_where(group)}: {parts}"
+    origin = f"{group.precision}, {len(stages)} image sizes"
+    subject = f"{group.model} on {_where(group)}"
+    return words.result_of([group], "stages", subject, hours, said, origin=origin, figure=whole)
 
 
 def published_sections(compared: Compared) -> Iterator[Section]:

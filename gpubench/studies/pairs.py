@@ -123,27 +123,26 @@ def _result(
     ratios = [metric.gain_of(comparison.ratio) for comparison in comparisons]
     value, interval = stats.geometric_mean([ratio.value for ratio in ratios]), pooled(comparisons).inverse.interval
     verdict, sure = _verdict([metric.word_of(comparison.verdict) for comparison in comparisons])
-    models = tuple(dict.fromkeys(comparison.subject.model for comparison in comparisons))
     parts = tuple(_part(comparison, ratio, metric) for comparison, ratio in zip(comparisons, ratios, strict=True))
     groups = [group for comparison in comparisons for group in (comparison.subject, comparison.other)]
     ends = min(ratio.value for ratio in ratios), max(ratio.value for ratio in ratios)
     wide = ends[1] >= WIDE * ends[0]
     said = _sentence(kind, subject, baseline, ends if wide else value, verdict, metric, precision, place)
-    result = Result(
-        kind=kind,
-        suite=c.subject.suite,
-        subject=subject,
+    result = words.result_of(
+        groups,
+        kind,
+        subject,
+        value,
+        said,
         baseline=baseline,
-        value=value,
         interval=interval,
         verdict=verdict,
         sure=sure,
-        models=models,
+        models=tuple(dict.fromkeys(comparison.subject.model for comparison in comparisons)),
         trials=(
             min(comparison.subject.trials for comparison in comparisons),
             min(comparison.other.trials for comparison in comparisons),
         ),
-        said=said,
         precision=precision,
         place=place,
         origin=", ".join(
@@ -156,11 +155,8 @@ def _result(
             *[f"the mean is {words.gain(value)}"] * wide,
             *words.caveats_of(groups),
         ),
-        projected=any(group.measured == "projected" for group in groups),
         figure=f"{words.gain(ends[0])}-{words.gain(ends[1])}" if wide else "",
         parts=parts,
-        cases=behind(groups),
-        source=c.subject.source,
     )
     return result if metric.name != "seconds" else replace(result, charts=pictures(result, groups))
 

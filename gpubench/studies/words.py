@@ -150,25 +150,20 @@ def settings_of(row: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def result_of(group: Group, kind: str, subject: str, value: float, figure: str, said: str, origin: str) -> Result:
-    """Return a result about one group, which is not compared with another one."""
-    return Result(
-        kind=kind,
-        suite=group.suite,
-        subject=subject,
-        value=value,
-        figure=figure,
-        said=said,
-        origin=origin,
-        models=(group.model,),
-        trials=(max(group.trials, 1), 0),
-        facts=facts_of(group),
-        differences=("ended below the target accuracy",) if group.status == "goal_missed" else (),
-        caveats=caveats_of([group]),
-        projected=group.measured == "projected",
-        cases=group.cases,
-        source=group.source,
-    )
+def result_of(groups: Sequence[Group], kind: str, subject: str, value: float, said: str, **more: Any) -> Result:
+    """Return a result of figures that are computed from these groups; `more` are further fields of it."""
+    first = groups[0]
+    fields: dict[str, Any] = {
+        "models": tuple(dict.fromkeys(group.model for group in groups)),
+        "trials": (max(min(group.trials for group in groups), 1), 0),
+        "facts": facts_of(first),
+        "differences": ("ended below the target accuracy",) if first.status == "goal_missed" else (),
+        "caveats": caveats_of(groups),
+        "projected": any(group.measured == "projected" for group in groups),
+        "cases": frozenset(number for group in groups for number in group.cases),
+        "source": first.source,
+    }
+    return Result(kind, first.suite, subject, value, said, **(fields | more))
 
 
 def apart(keys: Sequence[Hashable], facts: Sequence[Mapping[str, str]]) -> list[tuple[str, ...]]:
