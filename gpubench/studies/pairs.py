@@ -105,12 +105,13 @@ def _results(workload: Workload, comparisons: Sequence[Comparison], compared: Co
         batch = text_of(c.subject.row["fixed_batch"]) if c.axis != "batch_size" else ""
         pooled[c.axis, c.subject_name, c.other_name, place, precision, c.subject.batch_policy, batch].append(c)
     for (_, _, _, place, precision, _, batch), alike in pooled.items():
-        yield _result(alike, place, precision, batch, compared.metric, mixed=mixed)
+        yield pair_result(alike, place, precision, batch, compared.metric, mixed=mixed)
 
 
-def _result(
-    comparisons: Sequence[Comparison], place: str, precision: str, batch: str, metric: Metric, *, mixed: bool
+def pair_result(
+    comparisons: Sequence[Comparison], place: str, precision: str, batch: str, metric: Metric, *, mixed: bool = False
 ) -> Result:
+    """Return the result of comparisons that differ only in their model; `mixed`: MASTER is called mixed."""
     c = comparisons[0]
     twice = _is_one_card_twice(c)
     kind = c.axis if c.axis in {"card", "precision"} and not twice else "other"
@@ -183,7 +184,7 @@ def _names(c: Comparison) -> tuple[str, str]:
     source = c.subject.source
     if words.without_author(subject, source) != words.without_author(baseline, source):
         subject, baseline = words.without_author(subject, source), words.without_author(baseline, source)
-    named = c.axis in {"card", "precision"}
+    named = c.axis in {"card", "precision"} or is_change(c)
     return (subject, baseline) if named else (f"{c.axis} {subject or 'unknown'}", baseline or "unknown")
 
 
