@@ -128,7 +128,13 @@ def pair_result(
     groups = [group for comparison in comparisons for group in (comparison.subject, comparison.other)]
     ends = min(ratio.value for ratio in ratios), max(ratio.value for ratio in ratios)
     wide = ends[1] >= WIDE * ends[0]
-    said = _sentence(kind, subject, baseline, ends if wide else value, verdict, metric, precision, place)
+    name = "Mixed precision" if kind == "precision" and subject == "mixed" else words.name(subject)
+    verb = "train" if kind == "card" and metric.words[0] == "faster" else "be"
+    said = words.better(name, words.name(baseline), ends if wide else value, verdict, metric, verb=verb)
+    said += f" in {precision}" if precision else ""
+    said += f" on {words.name(place)}" if place else ""
+    said += ", depending on the model" if wide else ""
+    said += "" if metric.name in {"seconds", "rate", "accuracy"} else f" in {metric.title}"
     result = words.result_of(
         groups,
         kind,
@@ -212,26 +218,6 @@ def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
         interval_of(c.subject, metric),
         interval_of(c.other, metric),
     )
-
-
-def _sentence(
-    kind: str,
-    subject: str,
-    baseline: str,
-    value: float | tuple[float, float],
-    verdict: str,
-    metric: Metric,
-    precision: str,
-    place: str,
-) -> str:
-    """Return the result as a sentence, such as `A trains 1.42 times as fast as B in fp32`."""
-    subject = "Mixed precision" if kind == "precision" and subject == "mixed" else words.name(subject)
-    verb = "train" if kind == "card" and metric.words[0] == "faster" else "be"
-    sentence = words.better(subject, words.name(baseline), value, verdict, metric, verb=verb)
-    sentence += f" in {precision}" if precision else ""
-    sentence += f" on {words.name(place)}" if place else ""
-    sentence += ", depending on the model" if isinstance(value, tuple) else ""
-    return sentence if metric.name in {"seconds", "rate", "accuracy"} else f"{sentence} in {metric.title}"
 
 
 def differences_of(comparisons: Sequence[Comparison]) -> Iterator[str]:
