@@ -11,7 +11,7 @@ from gpubench.cli.arguments import check_choice
 from gpubench.cli.options import FLAG, FORMATS, THEMES, Format, Price, Theme, chart_option, shown_option, side_option
 from gpubench.errors import UserError
 from gpubench.printed import say
-from gpubench.show.wrap import line_width, wrapped
+from gpubench.show.wrap import indented, line_width, wrapped
 
 if TYPE_CHECKING:
     from gpubench.studies.section import Answer, Table
@@ -153,5 +153,4 @@ def _print(answer: "Answer", format_name: str, tables: Sequence["Table"], *, not
     if section.left_out:
         say("", "Left out:")
         for text in section.left_out:
-            first, *more = wrapped(text, line_width() - 2)
-            say(f"- {first}", *(f"  {line}" for line in more))
+            say(*indented("- ", text))

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from rich.cells import cell_len
 
 from gpubench.printed import duration, shortened, shown
-from gpubench.show.numbers import interval_text, significant, text_of
-from gpubench.show.wrap import WIDTH, cut, fitted, line_width, wrapped
+from gpubench.show.numbers import filled_columns, interval_text, significant
+from gpubench.show.wrap import WIDTH, cut, fitted, indented, line_width, wrapped
 from gpubench.studies.section import BOUND, Answer, Column, Result, Section, Table
 from gpubench.studies.words import PROJECTED, gain, read_of, sides_of
 
@@ -91,14 +91,7 @@ def _section(section: Section, width: int, every_table: bool) -> Iterator[str]:
 def _items(texts: Sequence[str], width: int) -> Iterator[str]:
     """Return each text as an item of a list."""
     for text in texts:
-        yield from _indented("- ", text, width)
-
-
-def _indented(head: str, text: str, width: int) -> Iterator[str]:
-    """Return the text after `head`, further lines indented as far as the first."""
-    first, *more = wrapped(text, width - len(head))
-    yield head + first
-    yield from (" " * len(head) + line for line in more)
+        yield from indented("- ", text, width)
 
 
 def table_lines(table: Table, width: int) -> list[str]:
@@ -109,11 +102,8 @@ def table_lines(table: Table, width: int) -> list[str]:
     """
     head, notes, marks = [table.name], dict[str, str](), [""] * len(table.lines)
     columns: list[tuple[Column, list[str]]] = []
-    for at, column in enumerate(table.columns):
-        values = [line[at] for line in table.lines]
-        texts = [shown(text_of(value, column)) for value in values]
-        if not any(texts):
-            continue
+    for at, (column, values, texts) in enumerate(filled_columns(table)):
+        texts = list(map(shown, texts))
         if column.note:
             marks = [notes.setdefault(text, _mark(len(notes))) if text else "" for text in texts]
         elif _belongs_in_heading(texts, column, at):
@@ -129,7 +119,7 @@ def table_lines(table: Table, width: int) -> list[str]:
     lines = wrapped(", ".join(head), width)
     for block in _blocks(columns, width):
         lines += block
-    return lines + [line for text, mark in notes.items() for line in _indented(f"  {mark}: ", text, width)]
+    return lines + [line for text, mark in notes.items() for line in indented(f"  {mark}: ", text, width)]
 
 
 def _belongs_in_heading(texts: Sequence[str], column: Column, at: int) -> bool:
@@ -149,7 +139,7 @@ def _blocks(columns: Sequence[tuple[Column, list[str]]], width: int) -> Iterator
     """Return the lines of each block; every block fits into `width` and begins with the key columns."""
     if not columns:
         return
-    widths = [_widest(*column) for column in columns]
+    widths = [max(cell_len(column.name), *map(cell_len, texts)) for column, texts in columns]
     if sum(widths) + 2 * len(widths) > width:
         widths = [min(wide, LONGEST, max(width - 16, 10)) for wide in widths]
     keys = _keys(columns, widths, width)
@@ -184,11 +174,6 @@ def _keys(columns: Sequence[tuple[Column, list[str]]], widths: Sequence[int], wi
         if len(set(zip(*(texts for _, texts in chosen), strict=True))) == len(chosen[0][1]):
             return count
     return KEYS
-
-
-def _widest(column: Column, texts: Sequence[str]) -> int:
-    """Return the width of the longest cell of a column with its heading, in characters."""
-    return max(cell_len(column.name), *map(cell_len, texts))
 
 
 def _folded(texts: Sequence[str], widths: Sequence[int], right: Sequence[bool], width: int) -> Iterator[str]:
