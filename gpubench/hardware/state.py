@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from types import ModuleType
+from typing import Any, Literal
 
 SLOWED = frozenset({"hw_slowdown", "sw_thermal", "hw_thermal", "power_brake"})
 """Reasons for a low clock that are faults. A power cap is normal under load."""
@@ -132,6 +133,14 @@ class Host:
     all_processes_visible: bool
     """Whether process ids here are the kernel's, which the driver reports too."""
     shared_memory_bytes: int | None
+
+
+def ask(library: ModuleType, name: str, *arguments: object) -> Any:
+    """Return the answer of a function of a maker's library; None for an error, or if this release has no such one."""
+    try:
+        return getattr(library, name)(*arguments)
+    except Exception:  # of the library or of its binding
+        return None
 
 
 def of_card(check: CardCheck) -> list[Check]:

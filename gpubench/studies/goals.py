@@ -123,7 +123,7 @@ def published_sections(compared: Compared) -> Iterator[Section]:
 
 def _sooner(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
     """Yield a result per run of others: the author's run of the same model against it, else the author's fastest."""
-    timed = _timed(lines)
+    timed = [line for line in lines if PLAUSIBLE_SECONDS[0] <= line["seconds"] <= PLAUSIBLE_SECONDS[1]]
     authors = [line for line in timed if line["source"] == lines[0]["source"]]
     for other in timed:
         same = [line for line in authors if line["model"] == other["model"]] or authors
@@ -192,22 +192,16 @@ def _table(lines: Sequence[Row]) -> Table:
         Column("dollars", "dollars", "lower"),
         Column("notes", note=True),
     )
-    shown = [line for line in lines if line["seconds"] > 0 or line["accuracy"] > 0]
-    return Table("published", columns, tuple(map(_table_line, shown)))
-
-
-def _table_line(line: Row) -> tuple[Value, ...]:
-    shares, figures = (
-        [known(float(line[name])) for name in names] for names in (("accuracy", "top5"), ("epochs", "dollars"))
-    )
-    return (
-        *(str(line["model"]), _machines(line), words.author(line["source"]), known(line["seconds"] / 60)),
-        *(*shares, known(_images_a_step(line)), *figures, str(line["reason"])),
-    )
-
-
-def _timed(lines: Sequence[Row]) -> list[Row]:
-    return [line for line in lines if PLAUSIBLE_SECONDS[0] <= line["seconds"] <= PLAUSIBLE_SECONDS[1]]
+    table: list[tuple[Value, ...]] = []
+    for line in lines:
+        if not (line["seconds"] > 0 or line["accuracy"] > 0):
+            continue
+        stated = params_of(line["params"]).get("global_batch", "")
+        images = float(stated) if stated.isdecimal() else float(line["batch_size"] * line["processes"])
+        figures = (line["seconds"] / 60, line["accuracy"], line["top5"], images, line["epochs"], line["dollars"])
+        names = (str(line["model"]), _machines(line), words.author(line["source"]))
+        table.append((*names, *(known(float(figure)) for figure in figures), str(line["reason"])))
+    return Table("published", columns, tuple(table))
 
 
 def _machines(line: Row) -> str:
@@ -226,11 +220,6 @@ def _time(line: Row) -> str:
 def _accuracy(line: Row) -> str:
     share, name = (line["accuracy"], "") if line["accuracy"] > 0 else (line["top5"], " top-5")
     return f"{share:.1%}{name}" if share > 0 else ""
-
-
-def _images_a_step(line: Row) -> float:
-    stated = params_of(line["params"]).get("global_batch", "")
-    return float(stated) if stated.isdecimal() else float(line["batch_size"] * line["processes"])
 
 
 def _time_text(hours: float, whole_hours: float) -> str:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpubench.studies.cards.figures import CLASSES, SECONDS, TF32_NOTE, Figure, FigureGroup, published
+from gpubench.studies.cards.figures import CLASSES, SECONDS, TF32_NOTE, FigureGroup, published
 from gpubench.studies.cards.ranking import answer_with, chart, rank, rank_sentence
 from gpubench.studies.cards.ratio import (
     WORKLOADS_50,
@@ -171,7 +171,10 @@ def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
         for figure in group.figures
     ]
     lines = [
-        (figure.workload, kind, figure.precision, figure.figure, figure.unit, figure.line, _file_and_note(figure))
+        (
+            *(figure.workload, kind, figure.precision, figure.figure, figure.unit, figure.line),
+            ", ".join(filter(None, (figure.where, figure.note))),
+        )
         for kind, figure in used
     ]
     left_out = [
@@ -185,7 +188,3 @@ def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
         count = "No figure of it is in our data: estimated from peak TFLOP/s and memory bandwidth."
     tables = [Table("figures", columns, tuple(lines))] if lines else []
     return answer_with(f"{rank_sentence(ranking, card)} {count}", card, tables, left_out=left_out)
-
-
-def _file_and_note(figure: Figure) -> str:
-    return f"{figure.where}, {figure.note}" if figure.note else figure.where
