@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared
@@ -138,6 +139,7 @@ def _charts(result: Result, models: Mapping[str, Mapping[Side, Group]], sides: S
     """Yield the seconds of all sides by model, and the same relative to the base."""
     stem = words.slug(f"{result.suite} {result.subject} over {result.baseline}")
     foot = words.origin([group for groups in models.values() for group in groups.values()])
+    bars = partial(Bars, title=result.said, winner=result.subject, foot=foot, cases=result.cases)
     for kind, unit, what in (
         ("seconds", "s", f"Seconds for a full run of {result.suite}; lower is better"),
         ("relative", "ratio", f"Time relative to {result.baseline}; lower is better"),
@@ -146,18 +148,9 @@ def _charts(result: Result, models: Mapping[str, Mapping[Side, Group]], sides: S
         for part in result.parts:
             scale = 1 / part.baseline if kind == "relative" else 1.0
             groups = models[part.model]
-            bars = [_bar(side, groups.get(side), scale) for side in sides]
-            bar_groups.append(BarGroup(part.model, tuple(bars), f"{words.gain(part.value)}x"))
-        yield Bars(
-            f"{stem}-{kind}",
-            result.said,
-            what,
-            tuple(bar_groups),
-            unit,
-            winner=result.subject,
-            foot=foot,
-            cases=result.cases,
-        )
+            of_sides = tuple(_bar(side, groups.get(side), scale) for side in sides)
+            bar_groups.append(BarGroup(part.model, of_sides, f"{words.gain(part.value)}x"))
+        yield bars(f"{stem}-{kind}", subtitle=what, groups=tuple(bar_groups), unit=unit)
 
 
 def _bar(side: Side, group: Group | None, scale: float) -> Bar:
