@@ -236,7 +236,7 @@ def _usual(suite_name: str, version: object, model: str, params: str) -> Mapping
     Empty for rows of another version of the suite, as its defaults may differ.
     """
     try:
-        loaded = _built_in(suite_name)
+        loaded = files.built_in(suite_name)
         if loaded is None or loaded.suite.version != version:
             return {}
         given = params_of(params)
@@ -246,11 +246,6 @@ def _usual(suite_name: str, version: object, model: str, params: str) -> Mapping
         return params_of(params_text(preset))
     except UserError:
         return {}
-
-
-@cache
-def _built_in(name: str) -> files.LoadedSuite | None:
-    return files.find(name) if name in files.built_in_names() else None
 
 
 def recipe_of(groups: Sequence[Group]) -> str:
