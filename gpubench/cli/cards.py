@@ -80,15 +80,15 @@ def cards(
     dollars = _prices(price, names) if price else None
     if len(chosen) == 2:
         answer = versus.answer((chosen[0], chosen[1]), classes, dollars)
-        tables = [versus.brief(details, every) for details in answer.sections[0].tables[1:]]
     elif len(chosen) == 1:
         answer = versus.one_card(chosen[0], reference, classes if precision else tuple(CLASSES))
-        tables = list(map(versus.without_lines, answer.sections[0].tables))
     else:
         ranked = ranking.rank(chosen[-1] if chosen else reference, classes, dollars)
         lines = ranked.lines if every or table != "terminal" else ranked.well_known()
         answer = ranking.chosen(ranked.of(chosen)) if chosen else ranking.answer(ranked, lines)
-        tables = list(answer.sections[0].tables)
+    tables = answer.sections[0].tables
+    if len(chosen) == 2:  # the ratios are in the headline and the notes
+        tables = tables[1:] if every else tuple(map(versus.brief, tables[1:]))
     _print(answer, table, tables, notes_first=0 < len(chosen) < 3)
     if table == "terminal" and not chosen and not every:
         say(*wrapped("All cards: --all. Two: gpubench cards RTX 4090 RTX 3090. Figures: --sources."))

@@ -104,6 +104,8 @@ def table_lines(table: Table, width: int) -> list[str]:
     columns: list[tuple[Column, list[str]]] = []
     for at, (column, values, texts) in enumerate(filled_columns(table)):
         texts = list(map(shown, texts))
+        if column.detail:
+            continue
         if column.note:
             marks = [notes.setdefault(text, _mark(len(notes))) if text else "" for text in texts]
         elif _belongs_in_heading(texts, column, at):

@@ -47,6 +47,8 @@ class Column:
     better: Literal["", "lower", "higher"] = ""
     note: bool = False
     """Whether the texts may be long: narrow screens show them below the table."""
+    detail: bool = False
+    """Whether a terminal has no room for it."""
     places: int | None = None
     """Decimals; None: three significant digits."""
     level: int = 95
