@@ -1,6 +1,5 @@
 """Results as lines of text for a terminal: one screen of 80 columns, or every section in full. The commands call it."""
 
-import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 
@@ -25,12 +24,6 @@ KEYS = 3
 """Maximum number of key columns: the first columns, which identify a line."""
 LONGEST = 34
 """Width of a text, in characters, in a table that would be too wide."""
-LEGEND = {
-    "^~": "~: projected from a sample.",
-    r"\*$": "*: has a caveat.",
-    "#": "#: number of the card or machine, where several have that name.",
-}
-"""Explanation of each sign in a table of results, by the pattern that matches the sign."""
 CHARTS = "Charts: --charts DIR. HTML page: gpubench report FILES."
 
 
@@ -235,7 +228,7 @@ def _padded(text: str, width: int, *, right: bool) -> str:
 
 
 def cells_of(result: Result) -> tuple[str, str, str, str, str]:
-    """Return the line of a result in a table: value, interval, verdict, what, from. LEGEND explains the signs."""
+    """Return the line of a result in a table: value, interval, verdict, what, from. `legend` explains the signs."""
     interval = f"{gain(result.interval[0])}-{gain(result.interval[1])}" if result.interval else ""
     place = f" on {result.place}" if result.place else ""
     line = (
@@ -255,12 +248,12 @@ def _from(result: Result, on: str) -> str:
 
 def legend(results: Sequence[Result]) -> list[str]:
     """Return the explanation of each sign in a table of these results."""
-    cells = [cells_of(result) for result in results]
-    return [
-        explanation
-        for sign, explanation in LEGEND.items()
-        if any(re.search(sign, text) for line in cells for text in (line[0], line[2], line[3]))
-    ]
+    signs = {
+        "~: projected from a sample.": any(result.projected for result in results),
+        "*: has a caveat.": any(result.caveats for result in results),
+        "#: number of the card or machine, where several have that name.": any("#" in cells_of(r)[3] for r in results),
+    }
+    return [explanation for explanation, is_there in signs.items() if is_there]
 
 
 def _by_model(results: Sequence[Result], figure: Callable[[float], str], unit: str, width: int) -> list[str]:

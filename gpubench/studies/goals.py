@@ -4,7 +4,6 @@ A work is the rows of one `session` that name the study `published`. Its authors
 row. The other rows are from other machines, so no result here has a verdict.
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -27,31 +26,33 @@ STUDY = "published"
 SECONDS, MINUTES = 180, 7200
 """Times below which seconds are shown, and minutes, in seconds."""
 Row = Mapping[str, Any]
+Best = tuple[str, Epoch, float]
+"""The name of an accuracy, its best epoch and value."""
 
 
 def epoch_sections(compared: Compared) -> Iterator[Section]:
     """Yield the accuracy of each epoch, a section per suite; only for the metric seconds."""
     if not compared.is_usual:
         return
-    runs: dict[str, list[tuple[Group, list[Epoch]]]] = defaultdict(list)
+    runs: dict[str, list[tuple[Group, list[Epoch], Best]]] = defaultdict(list)
     for workload in compared.workloads:
         for group in workload.cases:
             epochs = epochs_in(group.row["table"])
-            if group.status in TRAINED and len(epochs) > 1 and _best(epochs):
-                runs[group.suite].append((group, epochs))
+            if group.status in TRAINED and len(epochs) > 1 and (best := _best(epochs)):
+                runs[group.suite].append((group, epochs, best))
     for suite, trained in runs.items():
         names = Counter[str]()
         tables, results = [], []
-        for group, epochs in trained:
+        for group, epochs, best in trained:
             name = f"epochs of {group.model}, {group.precision}, {_where(group)}"
             names[name] += 1
             tables.append(_epoch_table(f"{name} ({names[name]})" if names[name] > 1 else name, epochs))
-            results.append(_epoch_result(group, epochs))
-        cases = behind(group for group, _ in trained)
+            results.append(_epoch_result(group, best))
+        cases = behind(group for group, *_ in trained)
         yield Section("epochs", suite, f"{suite}: accuracy by epoch", tuple(results), tuple(tables), cases=cases)
 
 
-def _best(epochs: Sequence[Epoch]) -> tuple[str, Epoch, float] | None:
+def _best(epochs: Sequence[Epoch]) -> Best | None:
     """Return the name of the accuracy (top-5 if known), its best epoch and value; None if there is no accuracy."""
     for quality, name in NAMES.items():
         shares = [(epoch, share) for epoch in epochs if (share := getattr(epoch, quality)) is not None]
@@ -77,9 +78,9 @@ def _epoch_table(name: str, epochs: Sequence[Epoch]) -> Table:
     )
 
 
-def _epoch_result(group: Group, epochs: Sequence[Epoch]) -> Result:
+def _epoch_result(group: Group, best: Best) -> Result:
     """Return the best accuracy, and after how many hours it was reached."""
-    quality, epoch, share = _best(epochs) or ("accuracy", epochs[-1], math.nan)
+    quality, epoch, share = best
     when = f"after epoch {epoch.number}, {epoch.hours:.3g} h,"
     subject = f"{quality} {when} {group.model} on {_where(group)}"
     said = f"{group.model} has {share:.1%} {quality} {when} on {_where(group)}"

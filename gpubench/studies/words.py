@@ -186,15 +186,13 @@ def _distinguishing(facts: Sequence[Mapping[str, str]]) -> list[str]:
         texts = [item.get(fact, "") for item in facts]
         return not all(texts), any("=" in text for text in texts)
 
-    every = dict.fromkeys(fact for item in facts for fact in item)
-    kinds: list[Hashable] = [()] * len(facts)
-    chosen = []
-    for fact in sorted(every, key=place):
-        finer: list[Hashable] = [(kind, item.get(fact, "")) for kind, item in zip(kinds, facts, strict=True)]
-        numbers = {kind: at for at, kind in enumerate(dict.fromkeys(finer))}
-        if len(numbers) > len(set(kinds)):
+    def kinds(names: Sequence[str]) -> int:
+        return len({tuple(item.get(name, "") for name in names) for item in facts})
+
+    chosen: list[str] = []
+    for fact in sorted(dict.fromkeys(fact for item in facts for fact in item), key=place):
+        if kinds([*chosen, fact]) > kinds(chosen):
             chosen.append(fact)
-            kinds = [numbers[kind] for kind in finer]
     return chosen
 
 
