@@ -137,27 +137,18 @@ def _blocks(columns: Sequence[tuple[Column, list[str]]], width: int) -> Iterator
     widths = [max(cell_len(column.name), *map(cell_len, texts)) for column, texts in columns]
     if sum(widths) + 2 * len(widths) > width:
         widths = [min(wide, LONGEST, max(width - 16, 10)) for wide in widths]
-    keys = _keys(columns, widths, width)
-    rest = list(range(keys, len(columns)))
-    while True:
-        chosen = list(range(keys))
-        used = sum(widths[at] + 2 for at in chosen) - 1
-        while rest and (len(chosen) == keys or used + 2 + widths[rest[0]] <= width):
-            used += 2 + widths[rest[0]]
-            chosen.append(rest.pop(0))
-        block = [columns[at] for at in chosen]
-        block_widths = [widths[at] for at in chosen]
-        right = [bool(column.unit) for column, _ in block]
-        yield [
-            *_folded([column.name for column, _ in block], block_widths, right, width),
-            *(
-                line
-                for at in range(len(columns[0][1]))
-                for line in _folded([texts[at] for _, texts in block], block_widths, right, width)
-            ),
-        ]
-        if not rest:
-            return
+    keys = list(range(_keys(columns, widths, width)))
+    blocks = [keys]
+    for at in range(len(keys), len(columns)):
+        if blocks[-1] == keys or sum(widths[other] + 2 for other in [*blocks[-1], at]) - 1 <= width:
+            blocks[-1] = [*blocks[-1], at]
+        else:
+            blocks.append([*keys, at])
+    for block in blocks:
+        right = [bool(columns[at][0].unit) for at in block]
+        heads, texts = [columns[at][0].name for at in block], [columns[at][1] for at in block]
+        lines = [heads, *zip(*texts, strict=True)]
+        yield [part for line in lines for part in _folded(line, [widths[at] for at in block], right, width)]
 
 
 def _keys(columns: Sequence[tuple[Column, list[str]]], widths: Sequence[int], width: int) -> int:

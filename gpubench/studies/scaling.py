@@ -162,17 +162,10 @@ def _of_sums(sums: Sums, title: str) -> Section:
         Column("seconds", "s", "lower"),
         Column("busbw", "GB/s", "higher"),
     )
-    lines = [
-        (
-            line.processes,
-            "one message" if line.what == "message" else line.what,
-            line.bytes,
-            f"{line.algorithm}{', fused' * line.fused}",
-            line.seconds,
-            line.busbw,
-        )
-        for line in sums.lines
-    ]
+    lines = []
+    for line in sums.lines:
+        what, fastest = line.what.replace("message", "one message"), f"{line.algorithm}{', fused' * line.fused}"
+        lines.append((line.processes, what, line.bytes, fastest, line.seconds, line.busbw))
     largest = max(sums.lines, key=lambda line: line.busbw)
     count, speed = largest.processes, f"{largest.busbw:.3g} GB/s"
     result = Result(
