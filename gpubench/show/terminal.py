@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from gpubench.printed import duration, shortened, shown
 from gpubench.show.numbers import filled_columns, interval_text, significant
 from gpubench.show.wrap import WIDTH, cut, fitted, indented, line_width, wrapped
-from gpubench.studies.section import BOUND, Answer, Column, Result, Section, Table
+from gpubench.studies.section import Answer, Column, Result, Section, Table
 from gpubench.studies.words import PROJECTED, gain, read_of, sides_of
 
 LINES = 25
@@ -326,10 +326,8 @@ def _tail(answer: Answer, results: Sequence[Result], width: int, *, in_full: boo
         parts.append(f"{more} more result{plural}: --all." if more else "Every case: --all.")
         suites = list(dict.fromkeys(result.suite for result in answer.results))
         parts += [f"One suite: --only {fitted(suites[0], 20)}."] if len(suites) > 1 else []
-        explained = frozenset[int]().union(
-            *(result.cases for result in answer.results if result.subject.startswith(BOUND))
-        )
-        parts += ["Why: --only roofline."] if any(result.cases & explained for result in results) else []
+        explained = [result.cases for result in answer.results if result.says_why]
+        parts += ["Why: --only roofline."] if any(shown.cases & why for shown in results for why in explained) else []
     yield from wrapped(" ".join(parts), width)
     if width >= NARROW and any(result.baseline for result in results):
         better = "faster" if answer.gain == "speedup" else "better"

@@ -89,30 +89,27 @@ def sections(compared: Compared) -> Iterator[Section]:
     groups = [group for workload in compared.workloads for group in workload.groups if not math.isnan(group.rung)]
     for suite, ladders in by_suite.items():
         ladders.sort(key=lambda ladder: -len(ladder.rungs))
+        results, charts = [], []
+        for ladder in ladders:
+            result = _result(ladder)
+            if result:
+                results.append(result)
+            elif len(ladder.rungs) > 1:
+                charts.append(_chart(ladder, ladder.rungs[-1]))
         evidence = evidence_table([group for group in groups if group.suite == suite], compared.metric)
-        results = [list(_results(ladder)) for ladder in ladders]
-        yield Section(
-            "ladder",
-            suite,
-            f"{suite}: speedup of each step of its ladder",
-            tuple(result for of_ladder in results for result in of_ladder),
-            (*map(_table, ladders), evidence),
-            tuple(
-                _chart(ladder, ladder.rungs[-1])
-                for ladder, of_ladder in zip(ladders, results, strict=True)
-                if len(ladder.rungs) > 1 and not of_ladder
-            ),
-            cases=frozenset[int]().union(*(ladder.cases for ladder in ladders)),
-        )
+        title = f"{suite}: speedup of each step of its ladder"
+        cases = frozenset[int]().union(*(ladder.cases for ladder in ladders))
+        tables = (*map(_table, ladders), evidence)
+        yield Section("ladder", suite, title, tuple(results), tables, tuple(charts), cases=cases)
 
 
-def _results(ladder: Ladder) -> Iterator[Result]:
-    """Yield the speedup of all steps, from the first rung to the last that reached its goal."""
+def _result(ladder: Ladder) -> Result | None:
+    """Return the speedup of all steps, from the first rung to the last that reached its goal; None below two."""
     rungs = [rung for rung in ladder.rungs if rung.number("success_rate") != 0]
     if len(rungs) < 2:
-        return
+        return None
     first, last = rungs[0], rungs[-1]
-    yield Result(
+    return Result(
         kind="ladder",
         suite=last.suite,
         subject=last.model,

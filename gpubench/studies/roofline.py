@@ -14,7 +14,7 @@ from gpubench.analysis.verdicts import Comparison
 from gpubench.studies import words
 from gpubench.studies.bound import OVER, Bound, bound_of, why_not_faster
 from gpubench.studies.cases import behind
-from gpubench.studies.section import BOUND, Column, Result, Section, Table
+from gpubench.studies.section import Column, Result, Section, Table
 from gpubench.suite.precisions import FULL
 
 
@@ -89,7 +89,7 @@ def _results(known: Sequence[tuple[Group, Bound]]) -> Iterator[Result]:
         yield words.result_of(
             groups,
             "roofline",
-            f"{BOUND}{by}" if by != "unknown" else "share of the peak",
+            f"bound by {by}" if by != "unknown" else "share of the peak",
             high if shares else 0.0,
             sentence,
             precision=precision,

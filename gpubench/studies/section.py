@@ -20,8 +20,6 @@ DECIDED = frozenset(
     }
 )
 """Decided verdicts, in the words of every metric."""
-BOUND = "bound by "
-"""Start of the subject of results that name a bottleneck."""
 
 
 @dataclass(frozen=True)
