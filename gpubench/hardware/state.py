@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from types import ModuleType
 from typing import Any, Literal
 
@@ -133,6 +134,17 @@ class Host:
     all_processes_visible: bool
     """Whether process ids here are the kernel's, which the driver reports too."""
     shared_memory_bytes: int | None
+
+
+def library_named(module: str, start: str = "") -> ModuleType | None:
+    """Return a maker's library after calling its function `start`; None without the package, library or driver."""
+    try:
+        library = import_module(module)
+        if start:
+            getattr(library, start)()
+    except Exception:  # whatever is missing: the trial runs without telemetry
+        return None
+    return library
 
 
 def ask(library: ModuleType, name: str, *arguments: object) -> Any:

@@ -4,12 +4,11 @@ import contextlib
 import io
 import math
 from collections.abc import Mapping
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from gpubench.hardware.environment import Device
-from gpubench.hardware.state import CardState, Commands, Processes, Reading, ask
+from gpubench.hardware.state import CardState, Commands, Processes, Reading, ask, library_named
 
 KIND = "cuda"
 MISSING = "AMD: install amd-smi-lib and the package amdsmi of the same ROCm release"
@@ -35,13 +34,8 @@ MOST_WATTS = 10_000
 
 def library() -> ModuleType | None:
     """Return amdsmi, initialised, or None if it or AMD's driver is missing."""
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):  # it prints if the system's library is missing
-            amdsmi = import_module("amdsmi")
-            amdsmi.amdsmi_init()
-    except Exception:  # no package, library or driver: the trial runs without telemetry
-        return None
-    return amdsmi
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints if the system's library is missing
+        return library_named("amdsmi", "amdsmi_init")
 
 
 def find(smi: ModuleType, device: Device) -> "AmdCard | None":

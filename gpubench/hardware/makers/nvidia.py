@@ -1,11 +1,10 @@
 """Reads NVIDIA cards through NVML, which opens no CUDA context. A value that cannot be read is None, never an error."""
 
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from gpubench.hardware.environment import Device
-from gpubench.hardware.state import CardState, Commands, Processes, Reading, ask
+from gpubench.hardware.state import CardState, Commands, Processes, Reading, ask, library_named
 
 KIND = "cuda"
 MISSING = (
@@ -34,12 +33,7 @@ NOT_AVAILABLE = {2**32 - 1, 2**64 - 1}
 
 def library() -> ModuleType | None:
     """Return NVML's Python binding, initialised, or None without an NVIDIA driver."""
-    try:
-        pynvml = import_module("pynvml")
-        pynvml.nvmlInit()
-    except Exception:  # no binding, library or permission: the trial runs without telemetry
-        return None
-    return pynvml
+    return library_named("pynvml", "nvmlInit")
 
 
 def find(nvml: ModuleType, device: Device) -> "NvmlCard | None":
