@@ -69,12 +69,10 @@ def cards(
     if len(chosen) != len(set(chosen)):
         twice = next(name for name in chosen if chosen.count(name) > 1)
         raise UserError(f"{twice} is named twice; name different cards to compare them")
-    if len(chosen) == 1 and charts:
-        raise UserError("--charts: for the ranking, or for two cards or more")
     if len(chosen) > 1 and relative_to:
         raise UserError(f"--relative-to {relative_to}: the last card is the reference; leave it out")
-    if len(chosen) == 1 and price:
-        raise UserError("--price: for the ranking, or for two cards or more")
+    if len(chosen) == 1 and (charts or price):
+        raise UserError(f"{'--charts' if charts else '--price'}: for the ranking, or for two cards or more")
     classes = (precision,) if precision else options.DEFAULT_CLASSES
     reference = options.find_card(relative_to or REFERENCE, names)
     dollars = _prices(price, names) if price else None
