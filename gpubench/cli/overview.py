@@ -4,7 +4,6 @@ import importlib.util
 import platform
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,15 +83,15 @@ def readiness(card: "Card", cuda: str) -> str:
     return f"Not ready: {problem}; see `gpubench doctor`." if problem else "Ready to measure."
 
 
-def published_speed(card: str, others: Sequence[str] = COMPARED_WITH) -> str:
-    """Return the speed of a card relative to two others, by published figures."""
+def published_speed(card: str) -> str:
+    """Return the speed of a card relative to two of COMPARED_WITH, by published figures."""
     from gpubench.studies.cards.figures import data_sheets
     from gpubench.studies.cards.ratio import published_speeds
 
     if card not in data_sheets():
         return f"{card}: not in our data of published speeds."
     speeds = published_speeds("half")
-    ratios = [f"{speeds.ratio(card, other).value:.2f}x an {other}" for other in others if other != card]
+    ratios = [f"{speeds.ratio(card, other).value:.2f}x an {other}" for other in COMPARED_WITH if other != card]
     return f"By published figures: {', '.join(ratios[:2])} (mixed precision)."
 
 
