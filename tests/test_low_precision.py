@@ -276,8 +276,10 @@ MEASURED = Measurement(status="ok", flops_per_sample=100.0, reason="something")
 TRIAL = SimpleNamespace(case=SimpleNamespace(precision="float8", device="cuda:0"))
 
 
-def seen(flops_per_sample):
-    return SimpleNamespace(low_flops=4 * flops_per_sample), SimpleNamespace(watched_samples=4)
+def seen(flops_per_sample, counted=False):
+    """Of the 400 in a step, which is counted (if `counted`), or has the suite's 100 a sample."""
+    watch, work = SimpleNamespace(low_flops=4 * flops_per_sample), SimpleNamespace(flops=400 if counted else None)
+    return watch, work, SimpleNamespace(watched_samples=4)
 
 
 ON_CPU = SimpleNamespace(case=SimpleNamespace(precision="float8", device="cpu"))
@@ -293,8 +295,11 @@ ON_CPU = SimpleNamespace(case=SimpleNamespace(precision="float8", device="cpu"))
     ],
 )
 def test_the_row_has_the_share(trial, flops, share, reason):
-    found = with_low_share(MEASURED, trial, *seen(flops))
-    assert (found.low_flops_share, found.reason) == (share, reason)
+    for counted in (False, True):
+        found = with_low_share(MEASURED, trial, *seen(flops, counted))
+        assert (found.low_flops_share, found.reason) == (share, reason)
+    nothing_declared = with_low_share(replace(MEASURED, flops_per_sample=None), trial, *seen(flops))
+    assert nothing_declared.low_flops_share is None
 
 
 def test_a_small_share_is_refused():

@@ -131,15 +131,18 @@ class LowPrecisionLinear(nn.Linear):
     """Products of its last forward pass with its backward pass."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the layer's output for (..., in_features); rows of zeros fill up the last 32."""
+        """Return the layer's output for (..., in_features); rows of zeros fill up to a multiple of 32."""
         device = x.device.type
         if torch.is_autocast_enabled(device):
             x = x.to(torch.get_autocast_dtype(device))
         if torch.is_grad_enabled():
             self.multiplied = 1 + x.requires_grad + self.weight.requires_grad
-        rows = x.reshape(-1, self.in_features)
-        filled = functional.pad(rows, (0, 0, 0, -len(rows) % LEAST))
-        output: torch.Tensor = self.product.apply(filled, self.weight)[: len(rows)]
+        rows = x.reshape(-1, self.in_features).contiguous()
+        if missing := -len(rows) % LEAST:  # not always: padding and cutting copy
+            filled = functional.pad(rows, (0, 0, 0, missing))
+            output: torch.Tensor = self.product.apply(filled, self.weight)[: len(rows)]
+        else:
+            output = self.product.apply(rows, self.weight)
         if self.bias is not None:
             output = output + self.bias.to(output.dtype)
         return output.view(*x.shape[:-1], self.out_features)

@@ -31,6 +31,7 @@ from gpubench.worker.failures import CONSEQUENCES, failed
 if TYPE_CHECKING:  # a suite without torch runs without it
     import torch
 
+    from gpubench.training.flops import Work
     from gpubench.training.operands import OperandWatch
 
 Message = Mapping[str, Any]
@@ -225,18 +226,22 @@ def _run_torch_suite(
     )
     lost = ", ".join(f"{name} {value}" for name, value in measurement.quality.items() if not _is_finite(value))
     diverged = notes.diverged or (f"the trained model has {lost}" if lost else "")
-    return _diverged(measurement, diverged) if diverged else with_low_share(measurement, trial, watch, clock)
+    return _diverged(measurement, diverged) if diverged else with_low_share(measurement, trial, watch, work, clock)
 
 
-def with_low_share(measurement: Measurement, trial: Trial, watch: "OperandWatch", clock: Clock) -> Measurement:
+def with_low_share(
+    measurement: Measurement, trial: Trial, watch: "OperandWatch", work: "Work", clock: Clock
+) -> Measurement:
     """Return the measurement in float8 or int8-mixed with the share of its FLOPs that had operands of 8 bits.
 
     Raises Unsupported where it is below LEAST_LOW_SHARE: such a rate would not be that of the precision.
     """
-    name, flops = trial.case.precision, measurement.flops_per_sample
+    name = trial.case.precision
     if name not in LINEAR_ONLY:
         return measurement
-    share = watch.low_flops / clock.watched_samples / flops if flops and watch.low_flops else None
+    # Compiled code is not counted: there the suite's formula is the whole.
+    flops = work.flops or (measurement.flops_per_sample or 0) * clock.watched_samples
+    share = watch.low_flops / flops if flops and watch.low_flops else None
     if share is not None and share < LEAST_LOW_SHARE:
         raise Unsupported(f"its linear layers in {name} have only {share:.1%} of the FLOPs")
     remarks = [f"{name} has {'an unknown share' if share is None else f'{share:.0%}'} of the FLOPs"]
