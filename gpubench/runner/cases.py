@@ -133,9 +133,8 @@ def choose_precisions(option: str, device: Device) -> list[str]:
         elif name == "mixed":
             names.append(device.mixed)
         elif name == "all":
-            names += [
-                name for name in PRECISIONS if name not in device.unsupported and means_something(name, device.kind)
-            ]
+            supported = [precision for precision in PRECISIONS if precision not in device.unsupported]
+            names += [precision for precision in supported if means_something(precision, device.kind)]
         elif name in PRECISIONS or name in UNPROVED:
             names.append(name)
         else:

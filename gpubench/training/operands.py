@@ -1,5 +1,6 @@
 """Watches a model's calls below autocast, and checks by the dtypes of their operands which precision they used."""
 
+import math
 import re
 import sys
 from collections import Counter
@@ -88,8 +89,8 @@ class OperandWatch(TorchDispatchMode):
             return None
         self.seen[family, dtypes[0]] += 1
         if narrow and dtypes[0] in EIGHT_BITS:
-            (_, (rows, inner)), (_, (_, columns)) = operands[:2]
-            self.low_flops += 2 * rows * inner * columns
+            (_, left), (_, right) = operands[:2]
+            self.low_flops += 2 * math.prod(left) * right[-1]
         return dtypes[0]
 
     def steps(self, eager: AbstractContextManager[Any]) -> Iterator[AbstractContextManager[Any]]:
@@ -122,9 +123,10 @@ class OperandWatch(TorchDispatchMode):
         if self.compiled_regions and (kernels := trace.kernels).total() >= self.seen.total():
             # Kernels also show what CUDA graphs hide; the calls stay for families whose kernels have no known name.
             hidden = kernels.total() - self.seen.total()
+            if low_calls(kernels) > low_calls(self.seen):
+                self.low_flops = 0
             self.seen = kernels + Counter({key: n for key, n in self.seen.items() if key[0] not in KERNELS})
             inside += hidden
-            self.low_flops = 0 if hidden else self.low_flops
         self.devices = trace.devices or Counter({self._device: self.seen.total()})
         return 0 if trace.has_templates else inside
 
@@ -188,6 +190,11 @@ class OperandWatch(TorchDispatchMode):
 def family_of(call: str) -> str:
     """Return the family of a call, given its name in torch, or an empty string."""
     return next((family for family, names in FAMILIES.items() if names.fullmatch(call)), "")
+
+
+def low_calls(seen: Mapping[tuple[str, torch.dtype], int]) -> int:
+    """Return how many of the products had operands in 8 bits."""
+    return sum(n for (_, dtype), n in seen.items() if dtype in EIGHT_BITS)
 
 
 def have_subclass(types: Sequence[type]) -> bool:
