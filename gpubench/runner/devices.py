@@ -1,11 +1,25 @@
-"""Chooses the devices of a run, and checks that the machine has enough of them."""
+"""Chooses the devices of a run, checks that the machine has enough of them, and finds lost ones."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
 from gpubench.runner.options import Options
+
+
+class DeviceLost(Exception):
+    """A device of the run no longer computes: its driver lost it, or it left the bus."""
+
+
+def lost_device(before: Iterable[Device], now: Sequence[Device]) -> str:
+    """Return which accelerator of `before` torch does not compute on `now`, and why; empty if there is none."""
+    for device in before:
+        same = [other for other in now if (other.device_hash or other.device) == (device.device_hash or device.device)]
+        problem = same[0].problem if same else "torch does not list it any more"
+        if device.kind != "cpu" and not device.problem and problem:
+            return f"{device.device} ({device.card}) is lost: {problem}"
+    return ""
 
 
 def choose_devices(option: str, devices: Sequence[Device]) -> list[Device]:
