@@ -42,7 +42,7 @@ class Machine:
 
 @pytest.fixture
 def ran(tmp_path, monkeypatch):
-    """Runs six trials of one case on a machine; returns the exit code, what was printed, and the statuses of its rows."""
+    """Runs six trials of one case on a machine; returns its exit code, text, statuses and the machine."""
     monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)
     out = tmp_path / "a.csv"
 
