@@ -35,9 +35,9 @@ def search(answer, cap=None):
     return case, lines
 
 
-def batches(measure, known=lambda case: None, samples=2000, options=None):
+def batches(measure, known=lambda case: None, samples=2000, options=None, card=CARD):
     return CaseBatches(
-        {"demo": suite_of(samples)}, {"cuda:0": CARD}, options or Options(), earlier_row=known,
+        {"demo": suite_of(samples)}, {"cuda:0": card}, options or Options(), earlier_row=known,
         measure=measure, say=lambda line: None,
     )  # fmt: skip
 
@@ -284,3 +284,17 @@ def test_a_batch_far_slower_than_a_smaller_one_uses_memory_beyond_the_cards(kind
 def test_under_wsl_probes_leave_a_tenth_free(monkeypatch):
     monkeypatch.setattr("platform.release", lambda: "6.6.87.2-microsoft-standard-WSL2")
     assert capacity_of(CASE, CARD) == 9 * 10**9
+
+
+@pytest.mark.parametrize(("rocm", "expected"), [(True, ["probe", "sampled", "sampled"]), (False, ["sampled"] * 2)])
+def test_on_rocm_the_kernels_of_a_case_are_compiled_before_its_first_trial(rocm, expected):
+    modes = []
+
+    def measure(trial):
+        modes.append(trial.case.mode)
+        return fits(trial.batch_size)
+
+    found = batches(measure, card=replace(CARD, rocm=rocm))
+    for index in range(2):
+        found.measured(Trial(replace(CASE, batch_policy="fixed", batch_size=8), index, 42))
+    assert modes == expected

@@ -178,6 +178,9 @@ def open_device(name: str, memory_limit_bytes: int | None) -> torch.device:
     device = torch.device(name)
     if device.type == "cpu":
         return device
+    if torch.version.hip:
+        # Else MIOpen's convolutions copy images and weights that are channels last (pytorch/pytorch#64427).
+        os.environ.setdefault("PYTORCH_MIOPEN_SUGGEST_NHWC", "1")
     torch.accelerator.set_device_index(device.index or 0)
     torch.zeros(1, device=device)
     in_wsl = host.in_wsl()

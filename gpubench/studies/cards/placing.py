@@ -23,8 +23,8 @@ KIND, FAMILY = "half", "convolution"
 LEAST_BATCH = 64
 """Published figures use batches that fill the memory; a smaller batch is slower."""
 NOT_RANKED = (
-    f"Not ranked: needs unmarked trials of {MODEL} on {PIXELS} pixels in mixed precision, channels last, on one card,"
-    f" with a batch of {LEAST_BATCH} or more."
+    f"Not ranked: needs unmarked trials of {MODEL} on {PIXELS} pixels in mixed precision, channels last (first on a"
+    f" Radeon), on one card, with a batch of {LEAST_BATCH} or more."
 )
 
 
@@ -85,8 +85,9 @@ def are_comparable(rows: pd.DataFrame, modes: Collection[str] = ("sampled", "ful
 
 def _is_comparable(row: "pd.Series[Any]", modes: Collection[str]) -> bool:
     kind = CLASS_OF.get(f"amp-{row['precision']}", CLASS_OF.get(row["precision"]))
+    fast_layout = "contiguous" if str(row["card"]).startswith("AMD Radeon") else "channels_last"
     return (
-        (row["model"], row["status"], row["memory_format"], kind) == (MODEL, "ok", "channels_last", KIND)
+        (row["model"], row["status"], row["memory_format"], kind) == (MODEL, "ok", fast_layout, KIND)
         and row["mode"] in modes
         and row["processes"] == 1
         and row["batch_size"] >= LEAST_BATCH
