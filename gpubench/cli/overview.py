@@ -46,8 +46,9 @@ def overview() -> list[str]:
         (f"gpubench cards {one} {other}", "compare published cards"),
     )
     lines.append("")
+    width = max(len(command) for command, _ in commands) + 2
     for command, text in commands:
-        line = f"  {command:<34}{text}"
+        line = f"  {command:<{width}}{text}"
         lines += [line] if len(line) <= line_width() else [f"  {command}", f"    {text}"]
     return lines
 
