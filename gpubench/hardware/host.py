@@ -26,6 +26,7 @@ def host(cpu_count: int) -> Host:
         container=container(),
         all_processes_visible=all_processes_visible(),
         shared_memory_bytes=shutil.disk_usage(shm).total if shm.exists() else None,
+        in_wsl=in_wsl(),
     )
 
 
