@@ -88,6 +88,22 @@ def test_every_card_has_a_data_sheet_which_agrees_with_the_listed_peaks():
             assert sheet.tflops["half"] >= sheet.tflops["fp32"] >= sheet.tflops["strict"], card
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NVIDIA GB10",
+        "NVIDIA GB300",
+        "AMD Radeon RX 9070 XT",
+        "AMD Instinct MI300X VF",
+        "NVIDIA A10G",
+        "NVIDIA H100 NVL",
+    ],
+)
+def test_a_card_by_its_drivers_name_has_a_data_sheet_and_listed_peaks(name):
+    assert short_name(name) in data_sheets()
+    assert listed_peaks.find(name, None) is not None
+
+
 def _rows(name: str) -> list[dict[str, str]]:
     path = Path(listed_peaks.__file__).parent / "cards" / name
     return list(csv.DictReader(path.read_text().splitlines()))

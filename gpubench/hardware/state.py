@@ -134,6 +134,8 @@ class Host:
     all_processes_visible: bool
     """Whether process ids here are the kernel's, which the driver reports too."""
     shared_memory_bytes: int | None
+    in_wsl: bool = False
+    """Whether it is WSL2, where a full card uses the host's memory."""
 
 
 def library_named(module: str, start: str = "") -> ModuleType | None:
@@ -255,6 +257,9 @@ def _check_host(host: Host, accelerator: bool) -> Iterator[Check]:
         where = f"a container ({host.container})" if host.container != "none" else "a separate process namespace"
         text = f"this is {where}: other programs' processes on the card cannot be seen, foreign_load is unknown"
         yield Check("note", text, "start it with docker run --pid=host (Kubernetes: hostPID: true)")
+    if accelerator and host.in_wsl:
+        text = "this is WSL2: a full card uses the host's memory, many times slower, so trials leave a tenth of it free"
+        yield Check("note", text, "close programs of Windows that draw; for all of the card, start Linux itself")
     shared = host.shared_memory_bytes
     if shared is not None and shared < SMALL_SHARED_MEMORY_BYTES:
         text = f"/dev/shm has only {shared / 2**20:.0f} MiB: loader workers may crash with a bus error"

@@ -22,8 +22,8 @@ KIND, FAMILY = "half", "convolution"
 LEAST_BATCH = 64
 """Published figures use batches that fill the memory; a smaller batch is slower."""
 NOT_RANKED = (
-    f"Not ranked: needs unmarked trials of {MODEL} on {PIXELS} pixels in mixed precision, channels last, on one card,"
-    f" with a batch of {LEAST_BATCH} or more."
+    f"Not ranked: needs unmarked trials of {MODEL} on {PIXELS} pixels in mixed precision, channels last (first on a"
+    f" Radeon), on one card, with a batch of {LEAST_BATCH} or more."
 )
 
 
@@ -81,8 +81,9 @@ def are_comparable(rows: pd.DataFrame, modes: Collection[str] = ("sampled", "ful
     """Return for each row whether it is an unmarked trial of the anchor's workload, in one of these modes."""
     kinds = rows["precision"].map(lambda name: CLASS_OF.get(f"amp-{name}", CLASS_OF.get(name)))
     pixels = rows["params"].map(lambda text: params_of(text).get("image_size"))
+    layouts = rows["card"].map(lambda card: "contiguous" if str(card).startswith("AMD Radeon") else "channels_last")
     workload = (rows["model"] == MODEL) & (kinds == KIND) & (pixels == PIXELS)
-    setting = (rows["memory_format"] == "channels_last") & (rows["processes"] == 1)
+    setting = (rows["memory_format"] == layouts) & (rows["processes"] == 1)
     good = (rows["status"] == "ok") & (rows["marks"] == "") & rows["mode"].isin(modes)
     return workload & setting & good & (rows["batch_size"] >= LEAST_BATCH)
 
