@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 ASSETS = files("gpubench.show") / "assets"
+CAPTIONS = {
+    "cases": "One line per case: the median of its trials",
+    "speedups": "Speedup of the subject over the baseline, above 1 is faster",
+    "evidence": "The figure of each trial",
+}
+"""Captions of tables by name; other tables have their name as caption."""
+LONG = 20
+"""Texts of a table with more characters are wrapped."""
 
 
 @dataclass(frozen=True)
@@ -76,18 +84,20 @@ def grid_of(table: Table) -> Grid:
             kept.append(at)
     columns = [table.columns[at] for at in kept]
     lines = [HtmlLine([cell_of(line[at], table.columns[at]) for at in kept]) for line in table.lines]
-    return Grid(table.name, ", ".join([table.name, *caption]), columns, lines)
+    shared = f". In all lines: {', '.join(caption)}" if caption else ""
+    return Grid(table.name, f"{CAPTIONS.get(table.name, table.name)}{shared}", columns, lines)
 
 
 def cell_of(
     value: Value, column: Column, href: str = "", *, outside: bool = False, bar: tuple[int, ...] = ()
 ) -> HtmlCell:
     """Return the cell of a value, with a link if there is an `href`."""
+    text = text_of(value, column)
     return HtmlCell(
-        text=text_of(value, column),
+        text=text,
         beside=interval_text(value, column),
         value=repr(value) if column.unit == "bytes" else "",
-        kind=str(value) if value in DECIDED else "note" if column.note else "",
+        kind=str(value) if value in DECIDED else "note" if column.note else "long" if len(text) > LONG else "",
         href=href,
         outside=outside,
         bar=bar,
@@ -100,13 +110,14 @@ def rendered(template: str, styles: Sequence[str] = (), **values: object) -> str
 
     css = "\n".join([_asset("report.css"), *styles])
     script = _asset("report.js")
-    policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(css)}; base-uri 'none'"
+    # Browsers apply connect-src also to checkers that read the robots.txt of a served page.
+    policy = f"default-src 'none'; connect-src 'self'; script-src {_hash(script)}; style-src {_hash(css)}"
     return (
         _environment()
         .get_template(template)
         .render(
             values,
-            policy=f"{policy}; form-action 'none'",
+            policy=f"{policy}; base-uri 'none'; form-action 'none'",
             style=Markup(css),
             script=Markup(script),
             version=gpubench.__version__,

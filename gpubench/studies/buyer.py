@@ -11,6 +11,7 @@ from gpubench.analysis.matching import FULL, TWIN_POLICIES
 from gpubench.analysis.verdicts import Comparison
 from gpubench.studies import words
 from gpubench.studies.cases import behind
+from gpubench.studies.pair_charts import recipe_of
 from gpubench.studies.pairs import WIDE, differences_of, mixed_name
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Part, Result, Section, Table, Value
 
@@ -139,16 +140,16 @@ def _table(
 def _charts(result: Result, models: Mapping[str, Mapping[Side, Group]], sides: Sequence[Side]) -> Iterator[Bars]:
     """Yield the seconds of all sides by model, and the same relative to the base."""
     stem = words.slug(f"{result.suite} {result.subject} over {result.baseline}")
-    foot = words.origin([group for groups in models.values() for group in groups.values()])
+    groups = [group for sides_of_model in models.values() for group in sides_of_model.values()]
+    foot = words.origin(groups)
     for kind, unit, what in (
-        ("seconds", "s", f"Seconds for a full run of {result.suite}; lower is better"),
+        ("seconds", "s", f"Seconds for {recipe_of(result, groups)}; lower is better"),
         ("relative", "ratio", f"Time relative to {result.baseline}; lower is better"),
     ):
         bar_groups = []
         for part in result.parts:
             scale = 1 / part.baseline if kind == "relative" else 1.0
-            groups = models[part.model]
-            bars = [_bar(side, groups.get(side), scale) for side in sides]
+            bars = [_bar(side, models[part.model].get(side), scale) for side in sides]
             bar_groups.append(BarGroup(part.model, tuple(bars), f"{words.gain(part.value)}x"))
         yield Bars(
             f"{stem}-{kind}",
@@ -156,7 +157,6 @@ def _charts(result: Result, models: Mapping[str, Mapping[Side, Group]], sides: S
             what,
             tuple(bar_groups),
             unit,
-            winner=result.subject,
             foot=foot,
             cases=result.cases,
         )

@@ -80,7 +80,7 @@ def _epoch_table(name: str, epochs: Sequence[Epoch]) -> Table:
 def _epoch_result(group: Group, epochs: Sequence[Epoch]) -> Result:
     """Return the best accuracy, and after how many hours it was reached."""
     quality, epoch, share = _best(epochs) or ("accuracy", epochs[-1], math.nan)
-    when = f"after epoch {epoch.number}, {epoch.hours:.3g} h,"
+    when = f"after epoch {epoch.number}, {_time_text(epoch.hours, epoch.hours)},"
     return words.result_of(
         group,
         "epochs",

@@ -137,7 +137,7 @@ def _chart(ladder: "Ladder", last: "Rung | None" = None) -> Bars:
     bar_groups = []
     for rung, gain in zip(ladder.rungs, ladder.gains(), strict=True):
         missed = rung.success_rate is not None and rung.success_rate < 1
-        note = f"{_reached(rung).removesuffix(' of the runs')} reached the goal" if missed else ""
+        note = f"{_reached(rung).removesuffix(' of the runs')} at goal" if missed else ""
         bar = Bar(ladder.name, rung.median, rung.interval, note=note)
         bar_groups.append(BarGroup(rung.model, (bar,), f"{words.gain(gain)}x" if gain else "", worse=(gain or 1) < 1))
     limits = {rung.model: rung.limit for rung in ladder.rungs if rung.limit}
@@ -151,7 +151,7 @@ def _chart(ladder: "Ladder", last: "Rung | None" = None) -> Bars:
         "s",
         winner=ladder.name,
         marks={LIMIT: limits} if limits else {},
-        foot=ladder.about,
+        foot=ladder.foot,
         cases=ladder.cases,
     )
 
@@ -219,6 +219,11 @@ class Ladder:
     def about(self) -> str:
         """Return how the figures were made: measured or projected, mode, source, settings."""
         return ", ".join(filter(None, [self.measured, self.mode, self.source, self.settings]))
+
+    @property
+    def foot(self) -> str:
+        """Return the same without the commit of the source, for a chart."""
+        return words.place_of(self.about)
 
     @property
     def projected(self) -> bool:
