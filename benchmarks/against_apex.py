@@ -15,8 +15,8 @@ Apex is written for CUDA. On a CPU, which is the default, a copy of the checkout
     torch.cuda.HalfTensor, torch.cuda.FloatTensor, torch.cuda.IntTensor  ->  torch.HalfTensor and so on
     x.is_cuda                                                            ->  x.is_cpu
 
-Apex's C extensions are not needed: without them, Apex's own Python code computes the same. On a card nothing is
-replaced, and the C extensions are used if they are installed.
+Apex's C extensions are not needed: without them it uses Python code of its own. On a card nothing is replaced, and the
+extensions are used if they are installed.
 
 RNNs in O1 need a card: torch's autocast has no fp16 LSTM on a CPU, and Apex expects all weights of an RNN in the one
 buffer that cuDNN makes. On a CPU, O1 is shown with the transformer.
