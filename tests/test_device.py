@@ -171,3 +171,23 @@ def test_the_watched_steps_are_in_neither_peak_nor_retries(monkeypatch):
     assert (memory.peak_bytes, memory.retries, memory.resting_bytes) == (500, 0, 1)
     allocate(600, failed=1)
     assert (memory.peak_bytes, memory.retries) == (600, 1)
+
+
+@pytest.mark.parametrize(
+    ("release", "limit", "allowed"),
+    [("6.8.0-90-generic", 4, 3), ("6.6.87.2-microsoft-standard-WSL2", None, 5.5), ("6.6-WSL2-microsoft", 4, 3)],
+)
+def test_a_trial_under_wsl_leaves_a_tenth_free_because_more_is_the_hosts_memory(monkeypatch, release, limit, allowed):
+    """Of 10 GiB others and the context hold 3.5, of which at most 1 is taken to be the context."""
+    shares = []
+    gibibytes = [int(size * 2**30) for size in (6.5, 10.0)]
+    monkeypatch.setattr("platform.release", lambda: release)
+    monkeypatch.setattr(torch.accelerator, "set_device_index", lambda index: None)
+    zeros = torch.zeros
+    monkeypatch.setattr(torch, "zeros", lambda *size, **_: zeros(*size))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=gibibytes[1]))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: gibibytes)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 0)
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda share, device: shares.append(share))
+    device.open_device("cuda:0", limit and limit << 30)
+    assert shares == [pytest.approx(allowed / 10)]

@@ -15,7 +15,7 @@ from gpubench.runner.cases import (
     recipes_of,
     settings_for,
 )
-from gpubench.runner.devices import check_processes, choose_devices
+from gpubench.runner.devices import check_processes, choose_devices, with_devices
 from gpubench.runner.options import Options
 from gpubench.runner.rounds import schedule
 from gpubench.suite.files import LoadedSuite
@@ -257,6 +257,26 @@ def test_a_device_that_is_broken_is_none_for_a_process():
 )
 def test_processes_for_which_there_are_devices(options, chosen):
     check_processes(Options(**options), [chosen], [CPU, GPU, GPU1, GPU2])
+
+
+@pytest.mark.parametrize(
+    ("first", "devices", "refusal"),
+    [
+        (GPU, [GPU, CPU], "it trains on 2 devices; this machine has no cuda:1"),
+        (
+            GPU,
+            [GPU, replace(GPU1, problem="no kernel image"), CPU],
+            "it trains on 2 devices; this machine has no cuda:1",
+        ),
+        (GPU, [GPU, GPU1, CPU], ""),
+        (CPU, [GPU, CPU], ""),
+    ],
+)
+def test_a_suite_that_wants_more_devices_than_there_are_is_unsupported(tmp_path, first, devices, refusal):
+    suite = loaded(tmp_path, models=("small",), ranks=lambda params: 2)
+    options = Options(precision="fp32", batch="8")
+    (case,) = plan([suite], options, [first], {"demo": "toy"}, {})
+    assert with_devices(case, devices).refusal == refusal
 
 
 def test_a_case_has_all_that_was_asked(tmp_path):

@@ -170,7 +170,7 @@ def nvidia_cards() -> list[Card]:
                 name=str(pynvml.nvmlDeviceGetName(handle)),
                 driver=driver,
                 driver_cuda=f"{newest // 1000}.{newest % 1000 // 10}",
-                memory_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+                memory_bytes=_memory_of(handle),
             )
             for handle in map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
         ]
@@ -178,3 +178,11 @@ def nvidia_cards() -> list[Card]:
         if any(trace.exists() for trace in DRIVER_TRACES):
             return [Card("NVIDIA card", "", "", f"its driver does not answer (NVML: {error})")]
         return []  # no NVIDIA driver here
+
+
+def _memory_of(handle: object) -> int | None:
+    """Return the memory of a card in bytes; None of an integrated one, which has none of its own."""
+    try:
+        return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+    except pynvml.NVMLError:
+        return None

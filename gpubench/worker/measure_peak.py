@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from statistics import median
 
 import torch
@@ -100,7 +101,9 @@ def copy_bytes(device: torch.device) -> int:
     if device.type != "cuda":
         return wanted
     torch.cuda.empty_cache()  # frees the memory of the products
-    return min(wanted, int(torch.cuda.mem_get_info(device)[0] * COPY_SHARE))
+    with suppress(RuntimeError):  # it may fail on integrated cards
+        return min(wanted, int(torch.cuda.mem_get_info(device)[0] * COPY_SHARE))
+    return wanted
 
 
 def _calls(device: torch.device, precision: str) -> float:
