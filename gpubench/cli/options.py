@@ -34,7 +34,7 @@ Precisions = Annotated[
         "--precision",
         metavar="NAMES",
         help="both (fp32 and the mixed precision of the device), mixed, all, or names joined by commas: fp32, tf32,"
-        " fp16, bf16, fp16-master, fp16-pure, bf16-pure.",
+        " fp16, bf16, fp16-master, fp16-pure, bf16-pure, float8, int8-mixed.",
     ),
 ]
 DataFolder = Annotated[

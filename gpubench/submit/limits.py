@@ -239,6 +239,9 @@ def _check_precision(row: SubmittedRow) -> Iterator[Problem]:
     enough = [seen[family, True] > (0 if wanted == FLOAT32 else seen[family, False]) for family in families]
     if not families or not all(enough) or (wanted == FLOAT32 and any(seen[family, False] for family in families)):
         yield row.problem("precision", f"the proof has `{shown_cell(_part(proof, 'operands') or proof)}`")
+    narrow = set(re.findall(r"matmul (float8_\w+|int8) x[1-9]", _part(proof, "operands")))
+    if bool(narrow) != bool(precision.linears) or not narrow <= set(precision.linears):
+        yield row.problem("precision", f"the proof has `{shown_cell(_part(proof, 'operands') or proof)}`")
     weights = re.findall(r"model (b?float\d+) x", _part(proof, "weights"))
     if set(weights or [FLOAT32]) != {precision.weights}:
         yield row.problem("precision", f"the proof has `{shown_cell(_part(proof, 'weights') or proof)}`")

@@ -17,7 +17,7 @@ from gpubench.hardware import environment, host
 from gpubench.hardware.advice import nvidia_cards, unseen_advice
 from gpubench.hardware.environment import Device, TorchFacts, machine_id, salted_hash
 from gpubench.hardware.makers import nvidia
-from gpubench.suite.precisions import unsupported
+from gpubench.suite.precisions import unsupported, without_low_precision
 
 
 def describe() -> TorchFacts:
@@ -99,6 +99,8 @@ def _cuda(kind: str, index: int) -> Device:
                 lacking["bf16"] = f"{properties.name} only emulates bf16"
     except RuntimeError as error:  # no kernel image for this card
         problem = _first_line(error)
+    capability = None if torch.version.hip else (properties.major, properties.minor)
+    low = without_low_precision(properties.name, capability, getattr(properties, "gcnArchName", ""))
     uuid = str(getattr(properties, "uuid", ""))
     integrated = bool(getattr(properties, "is_integrated", False))
     return Device(
@@ -109,7 +111,7 @@ def _cuda(kind: str, index: int) -> Device:
         capability=f"{properties.major}.{properties.minor}",
         driver=_amd_driver() if torch.version.hip else _nvidia_driver(),
         device_hash=salted_hash(uuid) if uuid else _hash_of_nth(properties.name, index),
-        unsupported=unsupported(lacking),
+        unsupported=unsupported(lacking) | low,
         problem=problem,
         uuid=uuid,
         bus=bus_address(properties),
@@ -143,7 +145,7 @@ def _other(kind: str, index: int) -> Device:
         kind,
         f"{environment.cpu_name()} ({kind})",
         device_hash=_hash_of_nth(kind, index),
-        unsupported=unsupported({"tf32": f"{kind} has no TF32"}),
+        unsupported=unsupported({"tf32": f"{kind} has no TF32"}) | without_low_precision(kind, None),
     )
 
 
