@@ -15,7 +15,7 @@ PAIRS = {
         ("RTX 5070 Ti", "RTX 4070 Ti SUPER"), ("RTX 5060 Ti", "RTX 3060"), ("RTX 3090", "RTX 2080 Ti"),
         ("RTX 2080 Ti", "GTX 1080 Ti"),
     ),
-    "Often weighed against each other": (
+    "Often compared": (
         ("RTX 5080", "RTX 4090"), ("RTX 5070 Ti", "RTX 3090"), ("RTX 4070 Ti SUPER", "RTX 3090"),
         ("Radeon RX 7900 XTX", "RTX 4080"), ("RTX 4060 Ti", "RTX 3080"),
     ),
@@ -35,13 +35,13 @@ HEAD = """\
 # Which card?
 
 How many times as fast the first card trains as the second one, by published figures and data sheets. The interval
-contains 90% of workloads, so yours may be at either end. Typical is the middle. Our own trials are not in it.
+contains 90% of workloads, so yours may be at either end. Typical is the middle. Our own trials are not included.
 [How good this is](research/cards.md). `gpubench cards RTX 5090 RTX 4090` prints the figures behind a line, and
 `--price FILE` the ratio per dollar.
 """
 
 FOOT = """\
-Memory decides first: a training that does not fit has no speed. FP32 includes TF32 where the card has it (Ampere and
+Check memory first: a training that does not fit cannot run. FP32 includes TF32 where the card has it (Ampere and
 newer). Sources 0: nobody measured both cards with one recipe, so the line is an estimate from other cards and data
 sheets.
 

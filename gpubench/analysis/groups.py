@@ -19,14 +19,14 @@ from gpubench.suite.precisions import PRECISIONS
 POWER_SLACK = 0.01
 """Share of a card's default power limit by which the limit of a row may differ without being named."""
 
-PASSING = ("NCCL ", "mostly ", "GPUDirect RDMA ", "each process on the CPUs")
-"""First words of the parts of `interconnect` that do not name a link."""
+IGNORED_PREFIXES = ("NCCL ", "mostly ", "GPUDirect RDMA ", "each process on the CPUs")
+"""Prefixes of the parts of `interconnect` that are ignored when links are compared."""
 
 CPU = "CPU "
-"""Put before the name of a CPU that has no such word in it."""
+"""Prefix of the names of CPUs that do not contain it."""
 
 MARKS = ("shared", "throttled", "clock_fell", "unsteady", "resumed")
-"""Caveats that a trial can have."""
+"""Flags of a trial. Each becomes a caveat of the results that use the trial."""
 
 CONFLICT = "conflict"
 """Status of rows of one trial that contradict each other; only in memory, never in files."""
@@ -35,7 +35,7 @@ WITHOUT_TIME = ("timed_out", "failed", "out_of_memory", CONFLICT)
 """Statuses of trials that started and have no time. The trials with a time are then only a part of all."""
 
 UNREAD = ("laps", "precision_proof", "row_digest")
-"""Columns that no comparison needs, long, or different in every row."""
+"""Columns that comparisons do not use. They are not read, to save memory."""
 
 
 class Text:
@@ -60,7 +60,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Group:
-    """The ok trials of one case on one specimen in one session, or a case that has none, with its last status."""
+    """The ok trials of one case, specimen and session. A case without ok trials is a group without values."""
 
     suite, studies, model, precision, batch_policy = Text(), Text(), Text(), Text(), Text()
     card, device, device_hash, session, source = Text(), Text(), Text(), Text(), Text()
@@ -79,7 +79,7 @@ class Group:
     lost: Mapping[str, int] = field(default_factory=dict)
     """Number of trials of its case without a time, by status; of a conflict the number of rows."""
     parts: "tuple[Group, ...]" = ()
-    """The groups it combines, where it is of several specimens or sessions; `values` then has one value of each."""
+    """The groups that it combines, if it covers several specimens or sessions. `values` then has one value per part."""
     numbers: tuple[float, ...] = ()
     """The round of each trial in its session."""
     starts: tuple[str, ...] = ()
@@ -142,7 +142,7 @@ class Group:
 
 
 def only_sums(frame: pd.DataFrame) -> "pd.Series[bool]":
-    """Return which rows only sum gradients. Their result is their table, not their seconds."""
+    """Return which rows measure all-reduces. Their figures are in `table`, not in `seconds`."""
     return frame["table"].isin([text for text in frame["table"].unique() if '"busbw"' in str(text)])
 
 
@@ -192,7 +192,7 @@ def as_compared(frame: pd.DataFrame) -> pd.DataFrame:
 
 def link_of(interconnect: str) -> str:
     """Return what connects the processes, without CPU binding and NCCL's report, which vary between equal runs."""
-    parts = [part for part in interconnect.split("; ") if not part.startswith(PASSING)]
+    parts = [part for part in interconnect.split("; ") if not part.startswith(IGNORED_PREFIXES)]
     return "; ".join(parts)
 
 
@@ -234,7 +234,7 @@ def groups_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[
     frame = frame.assign(group=numbered(frame, GROUP), **{f"is_{mark}": _has(frame["marks"], mark) for mark in MARKS})
     trials = frame.groupby("group")
     first = frame.drop_duplicates("group").set_index("group").sort_index()
-    first[OUTCOMES] = pd.DataFrame({name: trials[name].median() for name in OUTCOMES})  # at once takes twice the memory
+    first[OUTCOMES] = pd.DataFrame({name: trials[name].median() for name in OUTCOMES})  # all at once: twice the memory
     first.loc[frame.loc[frame["measured"] == "projected", "group"].unique(), "measured"] = "projected"
     values, numbers, starts = (_by_group(frame, column) for column in ("value", "trial", "started"))
     counts = trials[[f"is_{mark}" for mark in MARKS]].sum()
@@ -269,7 +269,7 @@ def marks_in(rows: pd.DataFrame) -> Counter[str]:
 
 
 def _lost(frame: pd.DataFrame, ok: "pd.Series[bool]") -> dict[int, Counter[str]]:
-    """Return, by identity of ok rows, the number of trials of their case without a time, by status."""
+    """Return how many trials of the same case have no time, by status, for each identity of an ok row."""
     numbers = frame["case"]
     without = ~ok & frame["status"].isin(WITHOUT_TIME)
     counts: dict[int, Counter[str]] = defaultdict(Counter)
@@ -304,7 +304,7 @@ def _values(column: "pd.Series[Any]") -> list[Any]:
 def in_order(groups: Sequence[Group]) -> list[Group]:
     """Return the groups sorted by suite (in the order given), model, card, precision and batch policy.
 
-    Models are sorted by rung, else by name with its numbers as numbers. Names without a number keep their order.
+    Models are sorted by rung, else by name (resnet18 before resnet101). Names without digits keep their order.
     """
     suites = list(dict.fromkeys(group.suite for group in groups))
     model_order = {model: at for at, model in enumerate(dict.fromkeys(group.model for group in groups))}

@@ -57,7 +57,7 @@ def _in_full(loaded: "LoadedSuite") -> Iterator[str]:
         yield from _wrapped(f"without --models: {', '.join(suite.default_models)}")
     if suite.data:
         yield from _wrapped(f"data: {', '.join(suite.data)}")
-    yield from _wrapped(f"counts {suite.unit}" + (f", quality {suite.quality}" * bool(suite.quality)))
+    yield from _wrapped(f"rate in {suite.unit}/s" + (f", quality: {suite.quality}" * bool(suite.quality)))
     yield from _params(suite.params)
 
 

@@ -116,15 +116,15 @@ WSL_MARGIN = 0.1
 
 
 def in_wsl() -> bool:
-    """Return whether this is WSL2, where memory beyond the card's is the host's, which is many times slower.
+    """Return whether this is WSL2, which uses the host's memory when the card's is almost full.
 
-    There is no error then (microsoft/WSL#11050), already a little below what is free (#41176).
+    Training is then many times slower, and no error says so (microsoft/WSL#11050, #41176).
     """
     return "microsoft" in platform.release().lower()
 
 
 def all_processes_visible(link: Path = Path("/proc/self/ns/pid")) -> bool:
-    """Return whether process ids here are the kernel's, which the driver reports too (no container namespace)."""
+    """Return whether process ids match the driver's. In a container with its own PID namespace they do not."""
     try:
         return str(link.readlink()) == FIRST_NAMESPACE
     except OSError:
@@ -140,7 +140,7 @@ def cpu_energy(root: Path = Path("/sys/class/powercap")) -> Callable[[], float |
     zones = [zone for zone in sorted(root.glob("intel-rapl:*")) if _text(zone / "name").startswith("package")]
     ranges = {zone: int(_text(zone / "max_energy_range_uj") or 0) for zone in zones}
     last: dict[Path, int] = {}
-    turns: dict[Path, int] = dict.fromkeys(zones, 0)
+    overflows: dict[Path, int] = dict.fromkeys(zones, 0)
 
     def read() -> float | None:
         for zone in zones:
@@ -149,9 +149,9 @@ def cpu_energy(root: Path = Path("/sys/class/powercap")) -> Callable[[], float |
                 return None
             count = int(text)
             if count < last.get(zone, 0):
-                turns[zone] += 1  # the counter overflows after some minutes of full load
+                overflows[zone] += 1  # the counter overflows after some minutes of full load
             last[zone] = count
-        return sum(last[zone] + turns[zone] * ranges[zone] for zone in zones) / 1e6 if zones else None
+        return sum(last[zone] + overflows[zone] * ranges[zone] for zone in zones) / 1e6 if zones else None
 
     return read
 

@@ -72,7 +72,7 @@ def _data_of(suite: Suite, options: Options, console: Console) -> Data:
         fetch = f"`gpubench data fetch {' '.join(wanted)}` downloads it"
         advice = "--data DIR reads your data" if set(wanted) & set(datasets.TREES) else fetch
         console.print(
-            f"no {' or '.join(wanted)} on this machine: using synthetic data, and rows say so ({advice})",
+            f"no {' or '.join(wanted)} on this machine: using synthetic data, as the rows tell ({advice})",
             markup=False,
         )
         return Data("synthetic")

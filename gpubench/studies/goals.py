@@ -24,7 +24,7 @@ NAMES = {"top5": "top-5", "top1": "top-1"}
 """Accuracies of an epoch, the preferred one first."""
 STUDY = "published"
 SECONDS, MINUTES = 180, 7200
-"""Times below which seconds are shown, and minutes, in seconds."""
+"""Times in seconds: shorter ones are shown in s, in min below MINUTES, else in h."""
 Row = Mapping[str, Any]
 Best = tuple[str, Epoch, float]
 """The name of an accuracy, its best epoch and value."""
@@ -123,7 +123,7 @@ def published_sections(compared: Compared) -> Iterator[Section]:
 
 
 def _sooner(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
-    """Yield a result per run of others: the author's run of the same model against it, else the author's fastest."""
+    """Compare each published run of others with the author's run of the same model, or else with the fastest."""
     timed = [line for line in lines if PLAUSIBLE_SECONDS[0] <= line["seconds"] <= PLAUSIBLE_SECONDS[1]]
     authors = [line for line in timed if line["source"] == lines[0]["source"]]
     for other in timed:

@@ -326,7 +326,7 @@ def read_of(answer: Answer) -> list[str]:
     if answer.about < answer.rows:
         return [f"{answer.about:,} of {rows}{f' in {files}' if answer.files else ''}."]
     sentences = [f"{files}, {rows}." if answer.files else f"{rows}."]
-    sentences += [f"{answer.stopped:,} not finished."] if answer.stopped else []
+    sentences += [f"{answer.stopped:,} trial{'s' * (answer.stopped > 1)} not finished."] if answer.stopped else []
     sentences += [f"{answer.failed - answer.stopped:,} without a result."] if answer.failed > answer.stopped else []
     sentences += [f"{answer.missed:,} ended below the target accuracy."] if answer.missed else []
     return sentences

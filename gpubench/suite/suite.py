@@ -70,7 +70,7 @@ COMMON_PARAMS: Mapping[str, Param] = {
         False, "allow 16-bit accumulation inside fp16 and bf16 matmuls (torch's default is true)"
     ),
     "huge_pages": Param(True, "on a CPU: large tensors in huge pages where Linux has them, for fewer page faults"),
-    "loss_scale": Param(0, f"fixed loss scale of {', '.join(_SCALED)} and {_PURE}; 0: dynamic, but 1 in {_PURE}"),
+    "loss_scale": Param(0, f"loss scale; 0: dynamic for {', '.join(_SCALED)}, 1 for {_PURE}"),
 }
 
 

@@ -1,4 +1,4 @@
-"""CIFAR-10 to 94%: the gain of each step towards a record run.
+"""CIFAR-10 to 94% accuracy: the speedup of each change, up to record recipes.
 
 A model here is a rung of a ladder: the recipe of the rung before it and one change. The ladder is "How to Train Your
 ResNet" (D. Page, Myrtle.ai 2018 and 2019; davidcpage/cifar10-fast). It begins with the DAWNBench entry of B. Johnson

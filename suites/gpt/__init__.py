@@ -1,4 +1,4 @@
-"""GPT-2 from its first step, as nanoGPT trains it: tokens per second, and the loss after a fixed number of tokens.
+"""GPT-2 from random weights, as nanoGPT trains it: tokens per second, and the loss after a fixed number of tokens.
 
 The network is GPT-2 without biases (Radford et al., 2019), the recipe that of karpathy/nanoGPT (3adf61e): AdamW, a
 cosine learning rate, gradients clipped at 1, sequences of 1,024 tokens from random places of the text. The text is

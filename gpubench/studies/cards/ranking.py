@@ -174,7 +174,7 @@ def rank_sentence(ranking: Ranking, card: str) -> str:
 def notes(ranking: Ranking) -> list[str]:
     """Return the notes below the table: what its columns mean, and where its figures are from."""
     lines = [
-        "90%: of nine in ten workloads. src: sources that measured both cards.",
+        "90%: the range of 90% of workloads. src: sources that measured both cards.",
         f"-: no figure of the card in {CLASSES[ranking.classes[0]]}; estimated from its data sheet.",
     ]
     if "fp32" in ranking.classes:

@@ -137,7 +137,7 @@ def brief(table: Table) -> Table:
     lines = table.lines
     if len(lines) <= 2 * BRIEF_LINES:
         return table
-    name = f"{table.name}: the first and the last {BRIEF_LINES} of {len(lines)} (--all)"
+    name = f"{table.name}: the lowest and highest {BRIEF_LINES} of {len(lines)} ratios (--all)"
     return Table(name, table.columns, lines[:BRIEF_LINES] + lines[-BRIEF_LINES:])
 
 
