@@ -1,0 +1,101 @@
+"""The template: imports a suite and what it trains with, once, and forks itself for each task. It opens no device.
+
+A fork begins as a new worker does after its imports. `__main__.py` calls this; runner/template.py is the parent's side.
+"""
+
+import os
+import socket
+import struct
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from gpubench.suite import files, timed_code
+from gpubench.suite.suite import Imported
+from gpubench.worker import run_trial
+from gpubench.worker.run_trial import Send
+
+REPORT = struct.Struct("q")
+"""Number that is sent to the parent: a fork's process id at its start, its return code at its end."""
+NO_DEVICES = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+"""Environment while a suite is imported. fastai opens the first card when it is imported, and a CUDA driver that was
+initialised does not work in a fork; with these variables torch does not initialise it."""
+DEVICE_FILES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")
+"""A process that has initialised a card's driver has one of these open."""
+
+
+def fork_for_each_task(suite: str, channel: socket.socket, send: Send) -> tuple[int, int]:
+    """Import the suite at this path, then fork for each request of the parent until it ends.
+
+    Returns in each fork: the file descriptors of its own socket and of its pipe to the parent.
+    """
+    problem = _import(Path(suite)) or _not_to_fork()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    send({"event": "answer", "problem": problem})
+    fork = None
+    while True:
+        _, descriptors, _, _ = socket.recv_fds(channel, 1, 3)
+        if fork:
+            os.waitpid(fork, 0)  # only now can the system give its number to another process
+        if not descriptors:
+            os._exit(0)
+        fork = os.fork()
+        if fork == 0:
+            return _begin_fork(channel, *descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        end = os.waitid(os.P_PID, fork, os.WEXITED | os.WNOWAIT)
+        assert end is not None
+        channel.sendall(REPORT.pack(end.si_status if end.si_code == os.CLD_EXITED else -end.si_status))
+
+
+def _begin_fork(channel: socket.socket, its_channel: int, lifeline: int, output: int) -> tuple[int, int]:
+    """Separate a fork from its template: its own process group, output and random numbers."""
+    os.setsid()  # before the parent has its number, by which it kills the group
+    channel.sendall(REPORT.pack(os.getpid()))
+    os.close(channel.detach())
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()  # Python's own generator does it by itself
+    return its_channel, lifeline
+
+
+def _import(path: Path) -> str:
+    """Import the suite at `path` and the modules that it times; returns why that failed, or an empty text."""
+    environment = {name: os.environ.get(name) for name in NO_DEVICES}
+    os.environ.update(NO_DEVICES)
+    run_trial.ignore_known_warnings()
+    try:
+        loaded = files.load(path)
+        sources = files.sources(path)
+        if loaded.suite.torch:
+            for module in sorted(timed_code.modules_behind(sources)):
+                import_module(f"gpubench.{module.removesuffix('.py').replace('/', '.')}")
+        if isinstance(loaded.suite.train, Imported):
+            import_module(loaded.suite.train.module)
+        if timed_code.digest_of(sources) != loaded.digest:
+            return "its code was edited while it was imported"
+        run_trial.imported[str(path)] = loaded
+    except (Exception, SystemExit) as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        for name, value in environment.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+    return ""
+
+
+def _not_to_fork() -> str:
+    """Return why a fork would not be like a new process, or an empty text."""
+    opened = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    if any(file.startswith(DEVICE_FILES) for file in opened):
+        return "it has opened a device"
+    fork = os.fork()  # ends the threads of libraries that start them again after a fork, such as OpenBLAS
+    if fork == 0:
+        os._exit(0)
+    os.waitpid(fork, 0)
+    return "it has started threads" if len(list(Path("/proc/self/task").iterdir())) > 1 else ""
