@@ -19,6 +19,8 @@ from typing import Any
 
 from gpubench.analysis import stats
 from gpubench.analysis.gate import surely_above
+from gpubench.analysis.groups import Group
+from gpubench.analysis.verdicts import out_of_turn
 from gpubench.data.images import FilesRead, Spec
 from gpubench.interval import median_interval
 from gpubench.runner.rounds import half_width
@@ -156,6 +158,28 @@ def pooled(count: int, shared: float, effect: float = 0.0, models: int = 4, tria
         covered += math.log(low) <= effect <= math.log(high)
         widths.append(math.log(high / low) / 2)
     return Outcome(verdicts, covered / count, fmean(widths))
+
+
+def one_name(count: int, late: int, hours_sd: float, trials: int = 6) -> Outcome:
+    """Two equal cases with one session's name, the second `late` rounds after the first.
+
+    A round takes 10 minutes, and the machine has another level in each half hour.
+    """
+    dice = Random(f"one name {late} {hours_sd} {trials}")
+
+    def make() -> tuple[stats.Ratio, int]:
+        levels = [dice.gauss(0, hours_sd) for _ in range(2 + (trials + late) // 3)]
+        sides = []
+        for first in (0, late):
+            seconds = [math.exp(levels[(first + round_) // 3] + dice.gauss(0, 0.01)) for round_ in range(trials)]
+            starts = [f"{first + round_:03}{dice.random():.4f}" for round_ in range(trials)]
+            sides.append(Group({"session": "night"}, tuple(seconds), "", starts=tuple(starts)))
+        a, b = sides
+        if out_of_turn(a, b):
+            return stats.specimens_ratio([a.values], [b.values]), trials
+        return stats.ratio(a.values, b.values), trials
+
+    return judge(count, make)
 
 
 def unequal(count: int, trials: tuple[int, int], sds: tuple[float, float] = (0.01, 0.08)) -> Outcome:
@@ -504,6 +528,16 @@ def print_pooled(count: int) -> None:
     table(["shared", "false", "95% holds", "its mean width", "a true 10% is found"], lines)
 
 
+def print_one_name(count: int) -> None:
+    print("Two equal cases with one session's name, the second some rounds after the first, 6 trials\n")
+    lines = []
+    for late in (0, 1, 2, 3, 6):
+        for hours_sd in (0.02, 0.04, 0.06):
+            many = one_name(count, late, hours_sd)
+            lines.append([late, percent(hours_sd, 0), percent(many.found, 2), percent(many.covered)])
+    table(["rounds later", "sd between half hours", "false", "95% holds"], lines)
+
+
 def print_unequal(count: int) -> None:
     print("Two equal cases of which one has an sd of 1% and the other one of 8%\n")
     numbers = ((6, 6), (10, 10), (20, 20), (6, 20), (20, 6))
@@ -745,6 +779,7 @@ def print_projections(count: int) -> None:
 SECTIONS = {
     "equal": print_equal,
     "pooled": print_pooled,
+    "one-name": print_one_name,
     "unequal": print_unequal,
     "modes": print_modes,
     "power": print_power,

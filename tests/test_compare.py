@@ -44,21 +44,23 @@ def test_two_cards_in_one_session(tmp_path):
     assert c.ratio.inverse.low < 1.3 < c.ratio.inverse.high
 
 
-def at(hour, given, step=10):
-    """The rows, the first started at this hour and the others every `step` minutes after it."""
-    start = datetime(2026, 11, 24, hour, tzinfo=UTC)
-    return [replace(r, started=(start + timedelta(minutes=step * n)).isoformat()) for n, r in enumerate(given)]
+def at(minutes, given):
+    """The rows, the first started these minutes after ten o'clock and the others ten minutes after one another."""
+    ten = datetime(2026, 11, 24, 10, tzinfo=UTC)
+    return [replace(r, started=(ten + timedelta(minutes=minutes + 10 * n)).isoformat()) for n, r in enumerate(given)]
 
 
 @pytest.mark.parametrize("changes", [{"precision": "bf16"}, OTHER, {"model": "plain"}])
 def test_trials_of_one_session_that_do_not_take_turns_are_of_two(tmp_path, changes):
-    """One side hours after the other under one name: days differ by more than the trials of a day."""
+    """One side after the other under one name, or half of it: hours differ by more than the trials of one hour."""
     ours = rows(FAST, studies="ablation")
     theirs = rows([seconds * 1.05 for seconds in FAST], studies="ablation", **changes)
-    turns, later = (only(result_of(tmp_path, at(10, ours), at(hour, theirs))) for hour in (10, 15))
-    assert not any("turns" in note for note in turns.notes)
-    assert any("turns" in note for note in later.notes)
-    assert (later.ratio.specimens, later.verdict in {"undecided", "one specimen"}) == (1, True)
+    turns, first, *apart = (only(result_of(tmp_path, at(0, ours), at(late, theirs))) for late in (5, -5, 300, 35, -35))
+    for result in (turns, first):
+        assert not any("turns" in note for note in result.notes)
+    for result in apart:
+        assert any("turns" in note for note in result.notes)
+        assert (result.ratio.specimens, result.verdict in {"undecided", "one specimen"}) == (1, True)
     if changes is not OTHER:  # two cards are two specimens however they take turns
         assert (turns.ratio.specimens, turns.verdict in {"faster", "slower"}) == (0, True)
 

@@ -40,7 +40,8 @@ def loaded(tmp_path, **changes) -> LoadedSuite:
         "version": 1,
         "presets": {"recipe": {"old": {"epochs": 30}}},
     } | changes
-    return LoadedSuite("demo", tmp_path / "demo.py", "d" * 64, Suite(**facts))
+    (tmp_path / "demo.py").touch()
+    return LoadedSuite("demo", tmp_path / "demo.py", Suite(**facts))
 
 
 def plan(suites, options, devices, *rest, **more):
@@ -195,7 +196,7 @@ def test_processes_share_the_ten_cpus_of_a_machine(processes, nodes, threads, ex
 
 def test_settings_go_to_the_suites_that_declare_them(tmp_path):
     demo = loaded(tmp_path)
-    other = LoadedSuite("other", tmp_path / "o.py", "o", replace(demo.suite, params={"rate": Param(0.5, "pace")}))
+    other = LoadedSuite("other", demo.path, replace(demo.suite, params={"rate": Param(0.5, "pace")}))
     options = Options(settings={"epochs": "5", "rate": "2", "nobody": "7"})
     assert settings_for(demo, options.settings, [demo, other]) == {"epochs": "5", "nobody": "7"}
     assert settings_for(other, options.settings, [demo, other]) == {"rate": "2", "nobody": "7"}
@@ -308,7 +309,7 @@ def test_a_case_has_all_that_was_asked(tmp_path):
         "huge_pages": True, "loss_scale": 0,
     }  # fmt: skip
     first = Case(
-        suite="demo", suite_version=1, suite_digest="d" * 64, suite_path=str(tmp_path / "demo.py"), model="small",
+        suite="demo", suite_version=1, suite_digest=suite.digest, suite_path=str(tmp_path / "demo.py"), model="small",
         precision="fp32", device="cuda:0", params=params, batch_policy="fixed", batch_size=64, mode="full", data="toy",
         weights="", processes=3, nodes=3, memory_limit_bytes=10**9, rung=1, studies=("ladder",),
     )  # fmt: skip
@@ -354,7 +355,7 @@ def test_a_refused_case_has_no_twin_and_neither_has_a_batch_that_is_fixed_nor_mi
 
 def test_a_wrong_setting_is_a_mistake_even_where_no_model_is_left(tmp_path):
     demo = loaded(tmp_path)
-    other = LoadedSuite("other", tmp_path / "o.py", "o", replace(demo.suite, models=("tiny",)))
+    other = LoadedSuite("other", demo.path, replace(demo.suite, models=("tiny",)))
     with pytest.raises(UserError, match="epochs is a number"):
         plan([demo, other], Options(models=("tiny",), settings={"epochs": "x"}), [GPU], {"demo": "a", "other": "b"}, {})
 

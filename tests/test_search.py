@@ -152,7 +152,7 @@ def test_probes_leave_more_free_where_memory_differs_from_process_to_process(kin
 
 
 def suite_of(samples):
-    return LoadedSuite("demo", Path("demo.py"), "d", Suite(print, ("m",), {}, 1, train_samples=samples))
+    return LoadedSuite("demo", Path("demo.py"), Suite(print, ("m",), {}, 1, train_samples=samples))
 
 
 def test_no_tensor_passes_the_indices_of_32_bits():

@@ -28,6 +28,13 @@ def test_pooled_models_that_share_the_noise_of_a_round(shared):
     assert pooled.found <= 0.01
 
 
+@pytest.mark.parametrize("late", [1, 3, 6])
+def test_sides_of_one_session_of_which_one_starts_later(late):
+    later = simulation.one_name(300, late, 0.06)
+    assert later.found <= 0.01
+    assert later.covered >= 0.93
+
+
 @pytest.mark.parametrize("trials", [(6, 6), (10, 10), (20, 20), (20, 6)])
 def test_sides_that_scatter_differently(trials):
     assert simulation.unequal(2000, trials).covered >= 0.93

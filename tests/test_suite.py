@@ -83,7 +83,7 @@ def test_a_folder_is_a_suite_whose_files_are_all_read(tmp_path):
     )
     loop = write(folder, "def go(trial):\n    for batch in trial.resident():\n        print(batch)\n", "loop.py")
     found = files.find(str(folder))
-    assert (found.name, found.summary, found.path) == ("mine", "A suite.", folder)
+    assert (found.name, found.summary, found.path, len(found.digest)) == ("mine", "A suite.", folder, 64)
     printed = []
     found.suite.train(SimpleNamespace(resident=lambda: printed.append("called") or ()), None)
     assert printed == ["called"]

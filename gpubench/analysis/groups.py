@@ -82,6 +82,8 @@ class Group:
     """The groups it combines, where it is of several specimens or sessions; `values` then has one value of each."""
     numbers: tuple[float, ...] = ()
     """The round of each trial in its session."""
+    starts: tuple[str, ...] = ()
+    """When each trial started, in ISO 8601; empty where unknown."""
 
     def number(self, column: str) -> float:
         """Return a number of its row; NaN where it is empty or missing."""
@@ -233,10 +235,8 @@ def groups_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[
     trials = frame.groupby("group")
     first = frame.drop_duplicates("group").set_index("group").sort_index()
     first[OUTCOMES] = pd.DataFrame({name: trials[name].median() for name in OUTCOMES})  # at once takes twice the memory
-    started = _by_group(frame, "started")
-    first["first_started"], first["last_started"] = list(map(min, started)), list(map(max, started))
     first.loc[frame.loc[frame["measured"] == "projected", "group"].unique(), "measured"] = "projected"
-    values, numbers = _by_group(frame, "value"), _by_group(frame, "trial")
+    values, numbers, starts = (_by_group(frame, column) for column in ("value", "trial", "started"))
     counts = trials[[f"is_{mark}" for mark in MARKS]].sum()
     groups = [
         Group(
@@ -246,8 +246,11 @@ def groups_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[
             +Counter(dict(zip(MARKS, map(int, hits), strict=True))),
             lost.get(row["identity"], {}),
             numbers=tuple(rounds),
+            starts=tuple(started),
         )
-        for row, times, rounds, hits in zip(dicts_of(first), values, numbers, counts.to_numpy(), strict=True)
+        for row, times, rounds, started, hits in zip(
+            dicts_of(first), values, numbers, starts, counts.to_numpy(), strict=True
+        )
     ]
     return in_order(groups)
 

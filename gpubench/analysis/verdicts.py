@@ -100,15 +100,20 @@ def ran_together(axis: str, subject: Group, other: Group) -> bool:
 
 
 def out_of_turn(subject: Group, other: Group) -> bool:
-    """Return whether two groups have one session's name, but all trials of one started before all of the other.
+    """Return whether two groups have one session's name, but too many trials of one ran before or after the other.
 
-    False where the time of a trial is unknown, and where a group is of one trial.
+    Too many is over a quarter of the smaller group, and more than one trial: a round has its cases in any order. False
+    where the time of a trial is unknown, and where a group is of one trial.
     """
-    spans = [(group.row.get("first_started", ""), group.row.get("last_started", "")) for group in (subject, other)]
-    if not subject.session or subject.session != other.session or not all(map(all, spans)):
+    sides = [(group.starts, min(group.starts, default=""), max(group.starts, default="")) for group in (subject, other)]
+    if not subject.session or subject.session != other.session or not all(first for _, first, _ in sides):
         return False
-    (first, last), (other_first, other_last) = spans
-    return min(len(subject.values), len(other.values)) > 1 and bool(first > other_last or other_first > last)
+    fewest = min(len(starts) for starts, *_ in sides)
+    most = max(1, fewest // 4)
+    return fewest > 1 and any(
+        sum(start < first for start in starts) > most or sum(start > last for start in starts) > most
+        for (starts, *_), (_, first, last) in (sides, sides[::-1])
+    )
 
 
 def _ratio(axis: str, subject: Group, other: Group) -> stats.Ratio:

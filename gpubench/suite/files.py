@@ -5,6 +5,7 @@ import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from gpubench.errors import UserError
@@ -20,9 +21,12 @@ class LoadedSuite:
 
     name: str
     path: Path
-    digest: str
-    """SHA-256 of the code that the suite times, as it was loaded (timed_code.py)."""
     suite: Suite
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the code that the suite times."""
+        return timed_code.digest_of(sources(self.path))
 
     @property
     def summary(self) -> str:
@@ -119,7 +123,7 @@ def load(path: Path) -> LoadedSuite:
     if not isinstance(suite, Suite):
         raise UserError(f"{path} defines no SUITE = Suite(...); {DOCS}")
     _check(path, suite)
-    return LoadedSuite(path.stem, path, timed_code.digest_of(files), suite)
+    return LoadedSuite(path.stem, path, suite)
 
 
 def sources(path: Path) -> list[Path]:
