@@ -134,6 +134,7 @@ IN_TEMPLATE = "'gpubench.worker.template' in sys.modules and 'pytest' not in sys
     [
         ("import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()", "started threads"),
         (f"import sys\nif {IN_TEMPLATE}: raise OSError('not here')", "not here"),
+        ("import os; os.environ['CUDA_VISIBLE_DEVICES'] = '0'", "chooses devices"),
         (f"import os, sys\nif {IN_TEMPLATE}: os._exit(3)", "died"),
     ],
 )

@@ -69,21 +69,23 @@ def _import(path: Path) -> str:
     os.environ.update(NO_DEVICES)
     run_trial.ignore_known_warnings()
     try:
-        loaded = files.load(path)
-        sources = files.sources(path)
+        loaded, sources = files.load(path), files.sources(path)
+        digest = loaded.digest
         if loaded.suite.torch:
             for module in sorted(timed_code.modules_behind(sources)):
                 import_module(f"gpubench.{module.removesuffix('.py').replace('/', '.')}")
         if isinstance(loaded.suite.train, Imported):
             import_module(loaded.suite.train.module)
-        if timed_code.digest_of(sources) != loaded.digest:
+        if timed_code.digest_of(sources) != digest:
             return "its code was edited while it was imported"
+        if any(os.environ.get(name) != value for name, value in NO_DEVICES.items()):
+            return "it chooses devices when it is imported"
         run_trial.imported[str(path)] = loaded
     except (Exception, SystemExit) as error:
         return f"{type(error).__name__}: {error}"
     finally:
         for name, value in environment.items():
-            os.environ.pop(name)
+            os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
     return ""
