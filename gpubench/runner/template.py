@@ -16,8 +16,8 @@ import psutil
 
 from gpubench.runner.process import IMPORT_SECONDS, Message, Outcome, Started, Watch, kill_group, run_child, start_fresh
 
-REPORT = struct.Struct("q")
-"""A template's report on its fork: the process id at the start, the return code at the end."""
+REPORT = struct.Struct("qq")
+"""A template's report on its fork: (process id, 0) at the start, (0, return code) at the end."""
 REPORT_SECONDS = 20.0
 """Longest wait for a report, in seconds."""
 MOST_TEMPLATES = 3
@@ -127,13 +127,16 @@ class Template:
             for end in (its_channel, os.fdopen(lifeline[0], "rb"), os.fdopen(output[1], "wb")):
                 ends.enter_context(end)
             socket.send_fds(self._channel, [b"f"], [its_channel.fileno(), lifeline[0], output[1]])
-            fork = Fork(self, self.report(REPORT_SECONDS), printed)
+            pid, _ = self.report(REPORT_SECONDS)
+            if not pid:  # it was killed at once
+                raise ConnectionAbortedError
+            fork = Fork(self, pid, printed)
             ours.pop_all()
         uncounted, self._uncounted_seconds = self._uncounted_seconds, 0.0
         return Started(fork, channel, held, "forked", lambda: uncounted + _cpu_seconds(fork.pid))
 
-    def report(self, seconds: float) -> int:
-        """Return the next number that the template sends; raises TimeoutError, or OSError if it has ended."""
+    def report(self, seconds: float) -> tuple[int, int]:
+        """Return the template's next report; raises TimeoutError, or OSError if it has ended."""
         self._channel.settimeout(seconds)
         try:
             report = self._channel.recv(REPORT.size)
@@ -141,7 +144,8 @@ class Template:
             raise TimeoutError from None
         if not report:
             raise ConnectionResetError
-        return int(REPORT.unpack(report)[0])
+        pid, code = REPORT.unpack(report)
+        return int(pid), int(code)
 
     def close(self) -> None:
         """End the template, and with it the fork that runs, if any."""
@@ -171,7 +175,7 @@ class Fork:
         """
         if self.returncode is None:
             try:
-                self.returncode = self._template.report(REPORT_SECONDS if timeout is None else timeout)
+                _, self.returncode = self._template.report(REPORT_SECONDS if timeout is None else timeout)
             except TimeoutError:
                 if timeout is not None:
                     raise subprocess.TimeoutExpired("fork", timeout) from None

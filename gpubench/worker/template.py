@@ -15,8 +15,8 @@ from gpubench.suite.suite import Imported
 from gpubench.worker import run_trial
 from gpubench.worker.run_trial import Send
 
-REPORT = struct.Struct("q")
-"""Number that is sent to the parent: a fork's process id at its start, its return code at its end."""
+REPORT = struct.Struct("qq")
+"""What the parent reads of a fork: (process id, 0) at its start, (0, return code) at its end."""
 NO_DEVICES = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 """Environment while a suite is imported. fastai opens the first card when it is imported, and a CUDA driver that was
 initialised does not work in a fork; with these variables torch does not initialise it."""
@@ -47,13 +47,13 @@ def fork_for_each_task(suite: str, channel: socket.socket, send: Send) -> tuple[
             os.close(descriptor)
         end = os.waitid(os.P_PID, fork, os.WEXITED | os.WNOWAIT)
         assert end is not None
-        channel.sendall(REPORT.pack(end.si_status if end.si_code == os.CLD_EXITED else -end.si_status))
+        channel.sendall(REPORT.pack(0, end.si_status if end.si_code == os.CLD_EXITED else -end.si_status))
 
 
 def _begin_fork(channel: socket.socket, its_channel: int, lifeline: int, output: int) -> tuple[int, int]:
     """Separate a fork from its template: its own process group, output and random numbers."""
     os.setsid()  # before the parent has its number, by which it kills the group
-    channel.sendall(REPORT.pack(os.getpid()))
+    channel.sendall(REPORT.pack(os.getpid(), 0))
     os.close(channel.detach())
     os.dup2(output, 1)
     os.dup2(output, 2)
