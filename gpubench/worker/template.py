@@ -17,11 +17,9 @@ from gpubench.worker.run_trial import Send
 
 REPORT = struct.Struct("qq")
 """What the parent reads of a fork: (process id, 0) at its start, (0, return code) at its end."""
-NO_DEVICES = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-"""Environment while a suite is imported. fastai opens the first card when it is imported, and a CUDA driver that was
-initialised does not work in a fork; with these variables torch does not initialise it."""
-DEVICE_FILES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")
-"""A process that has initialised a card's driver has one of these open."""
+DEVICE_FILES = ("/dev/nv", "/dev/dxg", "/dev/kfd", "/dev/dri")
+"""Beginnings of the files that a process has open once a card's driver is initialised in it; that of CUDA does not work
+in a fork. Under WSL it is /dev/dxg."""
 
 
 def fork_for_each_task(suite: str, channel: socket.socket, send: Send) -> tuple[int, int]:
@@ -65,8 +63,6 @@ def _begin_fork(channel: socket.socket, its_channel: int, lifeline: int, output:
 
 def _import(path: Path) -> str:
     """Import the suite at `path` and the modules that it times; returns why that failed, or an empty text."""
-    environment = {name: os.environ.get(name) for name in NO_DEVICES}
-    os.environ.update(NO_DEVICES)
     run_trial.ignore_known_warnings()
     try:
         loaded, sources = files.load(path), files.sources(path)
@@ -76,19 +72,10 @@ def _import(path: Path) -> str:
                 import_module(f"gpubench.{module.removesuffix('.py').replace('/', '.')}")
         if isinstance(loaded.suite.train, Imported):
             import_module(loaded.suite.train.module)
-        if timed_code.digest_of(sources) != digest:
-            return "its code was edited while it was imported"
-        if any(os.environ.get(name) != value for name, value in NO_DEVICES.items()):
-            return "it chooses devices when it is imported"
-        run_trial.imported[str(path)] = loaded
     except (Exception, SystemExit) as error:
         return f"{type(error).__name__}: {error}"
-    finally:
-        for name, value in environment.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-    return ""
+    run_trial.imported[str(path)] = loaded
+    return "" if timed_code.digest_of(sources) == digest else "its code was edited while it was imported"
 
 
 def _not_to_fork() -> str:
