@@ -98,7 +98,9 @@ def test_the_time_limit_kills_the_whole_group_of_a_fork(tmp_path, templates):
     assert gone(int(pids.read_text()))
 
 
-def test_a_fork_whose_template_is_killed_ends_and_another_template_takes_over(tmp_path, templates):
+def test_a_fork_whose_template_is_killed_ends_and_a_new_process_takes_over_and_then_another_template(
+    tmp_path, templates
+):
     pids, flag = tmp_path / "pids", tmp_path / "again"
     body = f"""
     import os, pathlib, signal, subprocess, time
@@ -112,8 +114,9 @@ def test_a_fork_whose_template_is_killed_ends_and_another_template_takes_over(tm
     assert templates(asked).end == "died"
     assert all(gone(int(pid)) for pid in pids.read_text().split())
     flag.touch()
-    outcome = templates(asked)
-    assert (measured(outcome).status, outcome.start) == ("ok", "forked")
+    for start in ("fresh", "forked"):
+        outcome = templates(asked)
+        assert (measured(outcome).status, outcome.start) == ("ok", start)
 
 
 def test_an_edited_suite_is_not_trained_under_either_digest(tmp_path, templates):
@@ -135,7 +138,7 @@ IN_TEMPLATE = "'gpubench.worker.template' in sys.modules and 'pytest' not in sys
         ("import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()", "started threads"),
         ("import torch\ntorch.set_num_threads(2)\ntorch.ones(999, 999) @ torch.ones(999, 999)", "started threads"),
         (f"import sys\nif {IN_TEMPLATE}: raise OSError('not here')", "not here"),
-        (f"import os, sys\nif {IN_TEMPLATE}: os._exit(3)", "died"),
+        (f"import os, sys\nif {IN_TEMPLATE}: os._exit(3)", "not imported"),
     ],
 )
 def test_a_suite_that_cannot_be_forked_runs_in_new_processes(tmp_path, templates, line, words):
@@ -154,14 +157,6 @@ def test_a_process_that_has_opened_a_device_is_not_forked(tmp_path, monkeypatch)
         assert template._not_to_fork() != "it has opened a device"
         monkeypatch.setattr(template, "DEVICE_FILES", (str(tmp_path / "nvidia"),))
         assert template._not_to_fork() == "it has opened a device"
-
-
-def test_what_a_suite_prints_when_it_is_imported_is_shown_with_each_trial(tmp_path, templates):
-    asked = task(tmp_path, "print('training')")
-    path = tmp_path / "odd.py"
-    path.write_text(f"print('importing')\n{path.read_text()}")
-    asked["trial"]["case"]["suite_digest"] = digest(path)
-    assert [told(templates, asked)[1] for _ in range(2)] == [["importing", "training"]] * 2
 
 
 def test_forks_have_random_numbers_of_their_own(tmp_path, templates):
@@ -233,8 +228,11 @@ def strike(point, trial):
     if when != point or flag.exists():
         return
     flag.touch()
-    template = psutil.Process().parent()
-    pid = {"trial": os.getpid(), "template": template.pid, "parent": template.ppid()}[victim]
+    parent, *parents = psutil.Process().parents()
+    run = next(process for process in [parent, *parents] if "run" in process.cmdline())
+    if victim == "template":
+        assert parent != run
+    pid = {"trial": os.getpid(), "template": parent.pid, "parent": run.pid}[victim]
     if point == "after":
         os.environ.update(AFTER=str(os.getpid()), VICTIM=str(pid))
         killer = subprocess.Popen([sys.executable, "-c", KILLER], start_new_session=True, stdout=subprocess.PIPE)
@@ -272,6 +270,6 @@ def test_each_trial_is_there_once_whatever_is_killed(cli_process, left_over, tmp
     rows = load([tmp_path / "a.csv"]).frame
     finished = rows[rows["status"] == "ok"]
     assert sorted(finished["trial"]) == list(range(9))
-    assert set(finished["start"]) == {"forked"}
+    assert "forked" in set(finished["start"])
     assert len(list(tmp_path.glob("*.done"))) == 8
     assert left_over() == []

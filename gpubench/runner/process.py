@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, Literal, Protocol
+from typing import IO, Any, Literal, Protocol, Self
 
 import psutil
 
@@ -43,12 +43,10 @@ Start = Literal["fresh", "forked"]
 class Child(Protocol):
     """A started process: `subprocess.Popen`, or a fork with the same methods."""
 
-    @property
-    def pid(self) -> int: ...
-    @property
-    def returncode(self) -> int | Any: ...
-    @property
-    def stdout(self) -> IO[bytes] | None: ...
+    pid: int
+    returncode: Any
+    stdout: IO[bytes] | None
+
     def poll(self) -> int | None: ...
     def wait(self, timeout: float | None = None) -> int: ...
 
@@ -181,7 +179,7 @@ def start_fresh(output: int = subprocess.PIPE) -> Started:
 
 
 class ServingChild:
-    """A child that sends a message and then answers questions, until the `with` block ends it. It prints nothing."""
+    """A child that sends a message and then answers questions, until it is closed. It prints nothing."""
 
     def __init__(self, task: Message) -> None:
         started = start_fresh(subprocess.DEVNULL)
@@ -189,10 +187,14 @@ class ServingChild:
         self._messages = self._socket.makefile("rb")
         self._send(task)
 
-    def __enter__(self) -> "ServingChild":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the child and all that it started."""
         self._messages.close()
         self._socket.close()
         self._lifeline.close()
