@@ -120,9 +120,7 @@ class Children:
 
     def __init__(self, card: Card, time: Time, cost: Cost, *, forked: bool) -> None:
         self.card, self.time, self.cost, self.forked = card, time, cost, forked
-        self.probes = self.trials = 0
-        if forked:  # the template
-            time.spend((1 - FORK_SHARE) * cost.start_seconds)
+        self.probes = self.trials = self.templates = 0
 
     def __call__(self, task: Mapping[str, Any], **_: Any) -> Outcome:
         began = self.time.now
@@ -135,6 +133,9 @@ class Children:
             answer["rates"] = {"flops_per_second": 1e13, "bytes_per_second": 1e12, "op_seconds": 1e-5, "side": 8192}
         else:
             trial = trial_from_json(task["trial"])
+            if self.forked and trial.case.mode != "probe" and trial.index >= self.templates:  # one for each round
+                self.templates += 1
+                self.time.spend((1 - FORK_SHARE) * self.cost.start_seconds)
             self.probes += trial.case.mode == "probe"
             self.trials += trial.case.mode != "probe"
             answer = {"measurement": asdict(self.train(trial)), "train_call_seconds": self.time.now - began}

@@ -40,6 +40,19 @@ def test_trials_of_a_suite_are_forks_of_one_process_that_imported_it_once(tmp_pa
     assert answers[0][1][0].split()[1] == "True"
 
 
+def test_trials_of_a_case_share_no_template_and_so_neither_hash_seed_nor_layout(tmp_path, templates):
+    asked = task(tmp_path, "import os; print(os.getppid(), hash('a'))")
+    answers: list[list[str]] = []
+    for number, mode in ((0, "quick"), (0, "quick"), (1, "quick"), (0, "probe"), (2, "quick")):
+        asked["trial"]["index"], asked["trial"]["case"]["mode"] = number, mode
+        outcome, lines = told(templates, asked)
+        assert outcome.start == "forked"
+        answers.append(lines)
+    assert answers[0] == answers[1]
+    assert answers[2] == answers[3]  # a probe has no row
+    assert len({line for (line,) in answers}) == 3
+
+
 def digest(path: Path) -> str:
     from gpubench.suite import files
 

@@ -22,7 +22,10 @@ MOST_TEMPLATES = 3
 
 
 class Templates:
-    """Runs tasks in forks of templates, one template per suite. A context manager and a `RunChild`.
+    """Runs tasks in forks of templates, a new one for each suite and round. A context manager and a `RunChild`.
+
+    Forks of one template share its hash seed and its layout of memory, which change the time of a step on a CPU
+    (docs/method.md). With one template per round the trials of a case are as independent as new processes.
 
     A task runs in a new process instead if it needs several processes or a limit of resident memory, or if a fork would
     not do the same: where the suite, when imported, fails, opens a device or starts threads.
@@ -42,11 +45,11 @@ class Templates:
 
     def __call__(self, task: Message, **options: Any) -> Outcome:
         """Run the task as `run_child` does."""
-        return run_child(task, start=lambda: self._start(self._suite_of(task)), **options)
+        return run_child(task, start=lambda: self._start(self._suite_of(task), _round_of(task)), **options)
 
-    def _start(self, path: str) -> Started:
+    def _start(self, path: str, number: int | None) -> Started:
         with contextlib.suppress(OSError):
-            if template := self._ready(path):
+            if template := self._ready(path, number):
                 return template.fork()
         if path in self._templates:  # it was killed, and the next task gets another one
             self._templates.pop(path).close()
@@ -63,10 +66,12 @@ class Templates:
         any_suite = next(iter(self._templates), "")
         return str(task.get("suite", any_suite)) if task["task"] in {"describe", "soak", "peak"} else ""
 
-    def _ready(self, path: str) -> "Template | None":
-        """Return the suite's template, a new one if there is none; None if it cannot be forked."""
+    def _ready(self, path: str, number: int | None) -> "Template | None":
+        """Return the suite's template for a round, or for any round; None if it cannot be forked."""
         if not path or path in self.refused:
             return None
+        if path in self._templates and not self._templates[path].suits(number):
+            self._templates.pop(path).close()
         if path not in self._templates:
             if len(self._templates) >= MOST_TEMPLATES:
                 self._templates.pop(next(iter(self._templates))).close()
@@ -75,11 +80,21 @@ class Templates:
                 self.refused[path] = problem
                 self._templates.pop(path).close()
                 return None
+            self._templates[path].suits(number)
         return self._templates[path]
 
 
 class Template(ServingChild):
     """A child that has imported a suite and forks itself for each task."""
+
+    round: int | None = None
+    """The round of its trials; None before the first one."""
+
+    def suits(self, number: int | None) -> bool:
+        """Return whether it may run a trial of this round, and if so set its round; None is no trial."""
+        if self.round is None:
+            self.round = number
+        return number in (None, self.round)
 
     def problem(self) -> str:
         """Wait until the suite is imported; return why no task may run in a fork, or an empty text."""
@@ -148,6 +163,13 @@ class Fork:
                 self._template.close()
                 self.returncode = -signal.SIGKILL  # the kernel kills the forks of a template that has ended
         return int(self.returncode)
+
+
+def _round_of(task: Message) -> int | None:
+    """Return the round of a trial; None for a task without a row, such as a probe."""
+    if task["task"] != "trial" or task["trial"]["case"]["mode"] == "probe":
+        return None
+    return int(task["trial"]["index"])
 
 
 def _cpu_seconds(pid: int) -> float:
