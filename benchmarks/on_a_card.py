@@ -42,11 +42,11 @@ def _run(seconds: float, asked: str) -> Stage:
 
 FP32 = "resnet --models resnet18 --precision fp32 --batch 512 --repeats 2"
 STAGES: Mapping[str, Stage] = {
-    "doctor": Stage("gpubench doctor", 20),
+    "doctor": Stage("gpubench doctor", 30),
     "tests": Stage("pytest -q -n 0 -m gpu", 150),
     "resnet": _run(170, "resnet --models resnet18 --precision both --repeats 2"),
-    "selftest": Stage("gpubench selftest --device DEVICE", 500),
-    "peak": Stage("gpubench peak --device DEVICE", 50),
+    "selftest": Stage("gpubench selftest --device DEVICE", 460),
+    "peak": Stage("gpubench peak --device DEVICE --precision both", 80),
     # In fp32 one of the two is the default; which is faster differs from card to card.
     "contiguous": _run(45, f"{FP32} --set memory_format=contiguous"),
     "channels-last": _run(45, f"{FP32} --set memory_format=channels_last"),

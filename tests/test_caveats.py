@@ -10,14 +10,8 @@ from gpubench.errors import UserError
 from gpubench.rows import write as records
 from gpubench.show.terminal import screen
 from gpubench.studies.answer import only
-from gpubench.studies.bound import bound_of
 
 MIXED = {"precision": "bf16"}
-COUNTED = {
-    "card": "Some card",
-    "flops_per_sample": 1e9, "bytes_per_sample": 1e7, "data_stall": 0.02, "measured_peak_flops": 1e12,
-    "measured_bandwidth_bytes_per_second": 5e11,
-}  # fmt: skip
 
 
 def answered(folder, *groups, **question):
@@ -81,14 +75,6 @@ def test_a_baseline_of_several_changes_is_counted_once(tmp_path):
 def test_one_suite_says_how_many_of_the_rows_it_is_about(tmp_path):
     said = only(answered(tmp_path, rows([1.0]), rows([2.0], **MIXED), rows([1.0], suite="mine")), "mine")
     assert "1 of 3 rows in 1 file." in " ".join(screen(said, in_full=True))
-
-
-def test_a_measured_peak_that_is_exceeded_has_a_caveat():
-    known = row(samples_per_second=1200.0, resident_samples_per_second=900.0, **COUNTED)
-    found = bound_of({name: getattr(known, name) for name in records.COLUMNS if hasattr(known, name)})
-    assert found.bottleneck == "compute"
-    assert found.share == found.mfu == pytest.approx(1.2)  # the whole step is no faster than a resident one
-    assert "over 100%" in found.evidence
 
 
 @pytest.mark.parametrize("version", ["", "nightly", "²", "9" * 5000, "2.x.dev"])

@@ -344,11 +344,7 @@ def test_orthogonal_keeps_directions_and_evens_out_their_lengths():
 
 @pytest.mark.parametrize("name", ["fp32", "bf16", "fp16"])
 def test_muon_multiplies_in_the_precision_under_test(name):
-    run = training.Run(
-        objective_of("speedrun", name),
-        trial_of(),
-        Clock(brief("quick")),
-    )
+    run = training.Run(objective_of("speedrun", name), trial_of(), Clock(brief("quick")))
     sgd, muon = run.optimizers
     assert muon.dtype == precision.KINDS[name].operand
     trained = [p for optimizer in run.optimizers for group in optimizer.param_groups for p in group["params"]]
@@ -400,13 +396,15 @@ def test_ghost_batches_have_statistics_of_their_own():
     assert torch.allclose(groups.var((0, 2, 3), correction=0), torch.ones(64), atol=1e-3)
 
 
+def on_device(images, labels, recipe, trial, *, augment=True):
+    place = {"device": torch.device("cpu"), "dtype": torch.float32}
+    return data.OnDevice((images, labels), augment=augment, recipe=recipe, trial=trial, **place)
+
+
 def test_a_drawn_crop_flip_and_hole_are_what_the_loader_gives():
     recipe = RECIPES["whitening"]
     images = torch.randint(0, 256, (6, 3, 32, 32), dtype=torch.uint8)
-    loader = data.OnDevice(
-        (images, torch.arange(6)), augment=True, recipe=recipe, trial=trial_of("whitening", batch=4),
-        device=torch.device("cpu"), dtype=torch.float32,
-    )  # fmt: skip
+    loader = on_device(images, torch.arange(6), recipe, trial_of("whitening", batch=4))
     drawn = torch.zeros(6, 5, dtype=torch.long)
     drawn[2], drawn[5] = torch.tensor([0, 8, 0, 0, 0]), torch.tensor([4, 4, 1, 27, 27])
     out, labels = data.cut_out(loader.images, loader.labels, torch.tensor([2, 5]), drawn, None, 32, recipe)
@@ -437,10 +435,7 @@ def test_an_image_is_flipped_in_every_other_epoch():
     trial = trial_of("airbench94", train_images="12", batch=12)
     x = torch.zeros(12, 3, 32, 32, dtype=torch.uint8)
     x[..., :16] = 255  # bright on the left
-    loader = data.OnDevice(
-        (x, torch.arange(12)), augment=True, recipe=recipe, trial=trial, device=torch.device("cpu"),
-        dtype=torch.float32,
-    )  # fmt: skip
+    loader = on_device(x, torch.arange(12), recipe, trial)
     sides = []
     for epoch in range(4):
         loader.begin(epoch)
@@ -458,11 +453,7 @@ GREY = torch.full((12, 3, 32, 32), 128, dtype=torch.uint8)
 def growing(images=GREY, **changes):
     """A rung whose images grow, and a loader of it with 12 images."""
     recipe = replace(RECIPES["speedrun"], edges=(20, 20, 24, 32), epochs=4, **changes)
-    loader = data.OnDevice(
-        (images, torch.arange(12)), augment=True, recipe=recipe,
-        trial=trial_of(epochs="0", train_images="12", batch=12), device=torch.device("cpu"), dtype=torch.float32,
-    )  # fmt: skip
-    return recipe, loader
+    return recipe, on_device(images, torch.arange(12), recipe, trial_of(epochs="0", train_images="12", batch=12))
 
 
 def test_images_grow_with_the_epochs():
@@ -554,10 +545,8 @@ def test_each_image_has_a_light_of_its_own_and_a_new_one_in_each_epoch():
 
 def test_the_least_certain_images_get_another_look():
     logits = torch.tensor([[9.0, 0.0], [1.0, 0.9], [0.0, 5.0], [0.1, 0.0]])
-    tests = data.OnDevice(
-        (torch.randint(0, 256, (4, 3, 32, 32), dtype=torch.uint8), torch.tensor([0, 1, 2, 3])), augment=False,
-        recipe=RECIPES["speedrun"], trial=trial_of("speedrun"), device=torch.device("cpu"), dtype=torch.float32,
-    )  # fmt: skip
+    images = torch.randint(0, 256, (4, 3, 32, 32), dtype=torch.uint8)
+    tests = on_device(images, torch.arange(4), RECIPES["speedrun"], trial_of("speedrun"), augment=False)
     again = data.Doubtful(tests, [(logits, torch.arange(4))], 0.5)
     ((_, labels, before),) = list(again)
     assert sorted(labels.tolist()) == [1, 3]

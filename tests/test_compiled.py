@@ -122,8 +122,8 @@ class MadeTrace:
     def __init__(self, hidden):
         self.kernels = Counter({("matmul", torch.bfloat16): 1}) + Counter({("matmul", hidden): 50})
 
-    def calls(self, wanted):
-        yield "mm", [torch.bfloat16, torch.bfloat16], True
+    def calls(self, wanted, whole):
+        yield "mm", [(torch.bfloat16, (2, 2)), (torch.bfloat16, (2, 2))], True
 
 
 @pytest.mark.parametrize(("hidden", "proved"), [(torch.bfloat16, True), (torch.float32, False)])
@@ -136,6 +136,17 @@ def test_what_a_cuda_graph_hides_counts(monkeypatch, hidden, proved):
     else:
         with pytest.raises(PrecisionError, match="other than bfloat16"):
             watch.check("bf16", "cuda:0")
+
+
+@pytest.mark.parametrize(("kernels", "flops"), [(3, 7), (4, 0)])
+def test_flops_in_8_bits_are_unknown_where_a_cuda_graph_hides_some(monkeypatch, kernels, flops):
+    trace = MadeTrace(torch.float8_e4m3fn)
+    trace.kernels = Counter({("matmul", torch.float8_e4m3fn): kernels, ("matmul", torch.bfloat16): 9})
+    monkeypatch.setattr(operands, "Trace", lambda profiler: trace)
+    watch = OperandWatch("cuda:0")
+    watch.seen["matmul", torch.float8_e5m2], watch.low_flops = 3, 7
+    watch._read(None)
+    assert watch.low_flops == flops
 
 
 ONE = torch.ones(())

@@ -127,6 +127,7 @@ ON_HOST = {
     "hidden processes": (
         replace(QUIET, container="docker", all_processes_visible=False), "note", "container (docker)", "--pid=host",
     ),
+    "WSL2": (replace(QUIET, in_wsl=True), "note", "WSL2", "Windows"),
     "small shared memory": (replace(QUIET, shared_memory_bytes=64 << 20), "fix", "64 MiB", "--shm-size"),
 }  # fmt: skip
 

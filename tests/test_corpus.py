@@ -90,11 +90,6 @@ def test_a_named_folder_is_a_corpus_or_holds_wikitext_2(folder, tmp_path):
     assert datasets.load_corpus("wikitext-2", tmp_path).vocabulary == 7
 
 
-def test_a_folder_without_text_names_what_is_missing(tmp_path):
-    with pytest.raises(UserError, match=r"wikitext-2/train\.txt: not there; .*gpubench data fetch wikitext-2"):
-        datasets.locate(["wikitext-2"], tmp_path)
-
-
 def test_a_text_that_is_read_in_blocks_is_numbered_as_one(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "_BLOCK_CHARACTERS", 1000)
     line = " ".join(f"w{n}" for n in range(100))

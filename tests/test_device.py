@@ -171,3 +171,45 @@ def test_the_watched_steps_are_in_neither_peak_nor_retries(monkeypatch):
     assert (memory.peak_bytes, memory.retries, memory.resting_bytes) == (500, 0, 1)
     allocate(600, failed=1)
     assert (memory.peak_bytes, memory.retries) == (600, 1)
+
+
+@pytest.fixture
+def share_of(monkeypatch):
+    """Opens a card of 10 GiB with a limit in GiB; returns the share of its memory that torch may use."""
+
+    def opened(limit, release="6.8.0-90-generic", free=6.5):
+        shares, total = [], 10 << 30
+
+        def mem_get_info(of_card):
+            if free is None:
+                raise RuntimeError("CUDA error: operation not supported")
+            return int(free * 2**30), total
+
+        zeros = torch.zeros
+        with monkeypatch.context() as patched:
+            patched.setattr("platform.release", lambda: release)
+            patched.setattr(torch, "zeros", lambda *size, **_: zeros(*size))
+            patched.setattr(torch.accelerator, "set_device_index", lambda index: None)
+            patched.setattr(torch.cuda, "get_device_properties", lambda of_card: SimpleNamespace(total_memory=total))
+            patched.setattr(torch.cuda, "mem_get_info", mem_get_info)
+            patched.setattr(torch.cuda, "memory_reserved", lambda of_card: 0)
+            patched.setattr(torch.cuda, "set_per_process_memory_fraction", lambda share, of_card: shares.append(share))
+            device.open_device("cuda:0", limit and limit << 30)
+        return shares
+
+    return opened
+
+
+def test_a_limit_includes_the_context_of_at_most_one_gibibyte(share_of):
+    assert share_of(4) == [pytest.approx(0.3)]
+    assert share_of(4, free=9.5) == [pytest.approx(0.35)]
+    assert share_of(None) == []
+
+
+def test_an_integrated_card_that_does_not_tell_its_free_memory_has_a_limit(share_of):
+    assert share_of(4, free=None) == [pytest.approx(0.4)]
+
+
+@pytest.mark.parametrize(("limit", "share"), [(None, 0.55), (4, 0.3), (9, 0.55)])
+def test_a_trial_under_wsl_leaves_a_tenth_free_because_more_is_the_hosts_memory(share_of, limit, share):
+    assert share_of(limit, release="6.6.87.2-microsoft-standard-WSL2") == [pytest.approx(share)]

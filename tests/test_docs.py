@@ -111,8 +111,8 @@ def words(documents: list[Path]) -> int:
 
 
 def test_the_documentation_stays_short():
-    """Twelve pages for users, the generated ones not counted, and what was measured besides."""
-    assert len(PAGES) <= 12
+    """Thirteen pages for users, the generated ones not counted, and what was measured besides."""
+    assert len(PAGES) <= 13
     assert words(PAGES) <= 16_000
     assert words(RESEARCH) <= 12_000
 

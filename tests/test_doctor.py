@@ -2,6 +2,7 @@
 
 import ast
 from pathlib import Path
+from unittest.mock import Mock
 
 import pynvml
 import pytest
@@ -127,6 +128,19 @@ def test_a_driver_whose_library_does_not_answer_is_a_card_with_a_problem(silent_
     (fix,) = fixes(facts(), advice.nvidia_cards())
     assert "NVML" in fix.text
     assert "restart the machine" in fix.advice
+
+
+def test_an_integrated_card_has_no_memory_of_its_own(monkeypatch):
+    """NVML names GB10 and its driver, and no memory."""
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
+    monkeypatch.setattr(pynvml, "nvmlSystemGetCudaDriverVersion_v2", lambda: 13020)
+    monkeypatch.setattr(pynvml, "nvmlSystemGetDriverVersion", lambda: "580.95")
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 1)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda index: index)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetName", lambda handle: "NVIDIA GB10")
+    refusal = pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", Mock(side_effect=refusal))
+    assert advice.nvidia_cards() == [Card("NVIDIA GB10", "580.95", "13.2")]
 
 
 def hosts(rates, **changes):

@@ -27,6 +27,15 @@ def test_a_home_becomes_a_tilde(monkeypatch):
     assert without_names("/home/marie/data of marie") == "~/data of USER"
 
 
+def control_groups(folder, files, own):
+    """A tree of groups as in /sys/fs/cgroup, and the file that names the process's own."""
+    for name, text in files.items():
+        (folder / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "groups" / name).write_text(f"{text}\n")
+    (folder / "own").write_text(f"{own}\n")
+    return folder / "groups", folder / "own"
+
+
 @pytest.mark.parametrize(
     ("files", "own", "cpus"),
     [
@@ -38,11 +47,7 @@ def test_a_home_becomes_a_tilde(monkeypatch):
     ],
 )
 def test_a_limit_of_cpu_time_counts_as_cpus(tmp_path, files, own, cpus):
-    for name, text in files.items():
-        (tmp_path / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "groups" / name).write_text(f"{text}\n")
-    (tmp_path / "own").write_text(f"{own}\n")
-    assert environment.cgroup_cpus(tmp_path / "groups", tmp_path / "own") == cpus
+    assert environment.cgroup_cpus(*control_groups(tmp_path, files, own)) == cpus
 
 
 @pytest.mark.parametrize(
@@ -56,11 +61,7 @@ def test_a_limit_of_cpu_time_counts_as_cpus(tmp_path, files, own, cpus):
 )
 def test_files_stay_in_the_memory_that_is_free_or_in_the_groups(tmp_path, monkeypatch, files, own, limit):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2**30))
-    for name, text in files.items():
-        (tmp_path / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "groups" / name).write_text(f"{text}\n")
-    (tmp_path / "own").write_text(f"{own}\n")
-    assert environment.memory_for_files(tmp_path / "groups", tmp_path / "own") == (limit or 2**30)
+    assert environment.memory_for_files(*control_groups(tmp_path, files, own)) == (limit or 2**30)
 
 
 def test_no_more_cpus_than_the_limit_gives(monkeypatch):

@@ -72,18 +72,22 @@ def test_muon_takes_the_matrices_of_the_layers_only():
     assert not taken & rest
 
 
-def test_it_learns_and_proves_its_precision(cli, tmp_path):
+@pytest.mark.parametrize("names", ["both", "float8,int8-mixed"])
+def test_it_learns_and_proves_its_precision(cli, tmp_path, names):
     data = tmp_path / "wikitext-2"
     data.mkdir()
     for split in ("train", "valid", "test"):
         (data / f"{split}.txt").write_text("one two three four five\n" * 50)
     sizes = [word for size in (*SMALL, "epochs=4") for word in ("--set", size)]
     done = cli(
-        "run", "--suite", "gpt", "--models", "gpt2-6m", "--device", "cpu", "--precision", "both", "--full", "--batch",
+        "run", "--suite", "gpt", "--models", "gpt2-6m", "--device", "cpu", "--precision", names, "--full", "--batch",
         2, "--data", tmp_path, *sizes, "--out", "a.csv",
     )  # fmt: skip
     frame = load([tmp_path / "a.csv"]).frame
     assert done.returncode == 0, done.stderr + str(list(frame["reason"]))
-    assert set(frame["precision"]) == {"fp32", "bf16"}
+    assert set(frame["precision"]) == ({"fp32", "bf16"} if names == "both" else set(names.split(",")))
+    if names != "both":
+        assert (frame["low_flops_share"] > 0.5).all()
+        assert frame["reason"].str.contains("a CPU's rate in .* means nothing").all()
     assert frame["loss"].max() < 4.5  # log(256) is 5.5
     assert set(frame["samples"]) == {4 * 1024}

@@ -11,6 +11,7 @@ from gpubench.analysis.compare import compare
 from gpubench.rows.read import load
 from gpubench.rows.write import append
 from gpubench.studies import ladder as ladders
+from gpubench.studies.bound import bound_of
 
 MISSES = "misses_goal.py"
 
@@ -48,9 +49,9 @@ def test_a_run_below_the_goal_is_goal_missed_and_its_accuracy_kept(cli, tmp_path
     (ladder,) = ladders.ladders_of(result.frame, result.labels)
     assert [each.model for each in ladder.rungs] == ["first", "second"]
     for each in ladder.rungs:
-        assert len(each.seconds) == 4
-        assert each.success_rate == 0.5
-        assert each.expected_seconds == pytest.approx(2 * each.median)
+        assert each.trials == 4
+        assert each.number("success_rate") == 0.5
+        assert ladders.seconds_to_success(each) == pytest.approx(2 * each.median)
 
 
 def test_a_goal_is_no_matter_of_a_sampled_run(cli, tmp_path, request):
@@ -65,7 +66,7 @@ def test_a_goal_is_no_matter_of_a_sampled_run(cli, tmp_path, request):
 def test_the_gain_of_a_step_is_the_ratio_of_the_medians(tmp_path):
     given = [*rung(2, [40, 50, 60]), *rung(1, [100, 90, 110]), *rung(3, [25.0])]
     (ladder,) = ladders_of(tmp_path, *given)
-    assert [each.number for each in ladder.rungs] == [1, 2, 3]
+    assert [each.rung for each in ladder.rungs] == [1, 2, 3]
     assert ladder.gains() == [None, 2.0, 2.0]
 
 
@@ -94,13 +95,14 @@ def test_the_limit_at_the_listed_or_else_the_measured_peak(tmp_path):
         *rung(1, [356.0], run_samples=35 * 50_000, measured_peak_flops=100e12, **facts),
         *rung(2, [323.0], **facts),
     )
-    first, second = ladder.rungs
-    assert (first.limit, first.peak) == (pytest.approx(38.6, abs=0.05), "listed")
-    assert second.limit is None
+    first, second = (bound_of(each.row) for each in ladder.rungs)
+    assert (first.limit_seconds, first.peak) == (pytest.approx(38.6, abs=0.05), "listed")
+    assert second.limit_seconds is None
     (tmp_path / "other").mkdir()
     unlisted = facts | {"card": "made-up", "run_samples": 35 * 50_000, "measured_peak_flops": 100e12}
     (other,) = ladders_of(tmp_path / "other", *rung(1, [356.0], **unlisted))
-    assert (other.rungs[0].limit, other.rungs[0].peak) == (pytest.approx(48.2, abs=0.1), "measured")
+    bound = bound_of(other.rungs[0].row)
+    assert (bound.limit_seconds, bound.peak) == (pytest.approx(48.2, abs=0.1), "measured")
 
 
 def test_the_chart_has_a_bar_per_rung_and_the_limit(tmp_path):

@@ -97,6 +97,17 @@ def test_fp32_is_the_baseline_of_precisions_however_slow_the_others_are():
     assert pairs("precision", *groups[1:])[0] == [("A100 resnet18 50", "A100 resnet18 300")]
 
 
+def test_bf16_is_the_baseline_of_precisions_in_8_bits_however_fast_it_is():
+    groups = [
+        on("A100", (seconds,), precision=name) for name, seconds in (("float8", 9), ("bf16", 5), ("int8-mixed", 7))
+    ]
+    found, _ = pairs("precision", *groups)
+    assert {other for _, other in found} == {"A100 resnet18 5"}
+    assert len(found) == 2
+    found, _ = pairs("precision", *groups, on("A100", (20,), precision="fp16"))
+    assert {other for _, other in found} == {"A100 resnet18 20"}
+
+
 def test_a_case_that_one_side_has_alone_is_named():
     groups = A, B, on("A100", model="lone"), on("B200", model="own")
     found, left_out = pairs("card", *groups, wish=("card", "B200"))

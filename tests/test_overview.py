@@ -38,6 +38,15 @@ def test_a_card_is_named_with_its_driver_torch_and_published_speed(printed):
     assert lacking(text, "A100-SXM4-80GB", "RTX 3090", "run --quick", "cards RTX 4090 RTX 5090") == []
 
 
+def test_a_card_without_figures_is_estimated_by_its_data_sheet(printed):
+    assert "By its data sheet: " in printed(Card("NVIDIA GB10", "580.95", "13.2"))
+
+
+def test_a_long_name_does_not_run_into_the_next_words(printed):
+    text = printed(Card("NVIDIA GeForce RTX 2080 Ti", "570.86", "13.2"))
+    assert "gpubench cards RTX 2080 Ti RTX 4090  compare" in text
+
+
 @pytest.mark.parametrize(
     ("card", "cuda", "words"),
     [

@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import asdict, replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from gpubench.hardware.state import Processes, Reading
 from gpubench.runner import measured_peaks
 from gpubench.runner.measured_peaks import Peak
 from gpubench.runner.process import Outcome
-from gpubench.worker.measure_peak import SIDES, copy_bytes, fastest_product
+from gpubench.worker.measure_peak import ACCELERATOR_COPY_BYTES, SIDES, copy_bytes, fastest_product
 
 CPU = Device("cpu", "cpu", "Some CPU", 8 * 2**30, "", "", "abc", {})
 CARD = Device("cuda:0", "cuda", "Tesla V100-SXM2-16GB", 16 * 2**30, "7.0", "", "def", {})
@@ -159,3 +160,9 @@ def test_a_copy_has_room_on_a_card_with_little_free_memory(monkeypatch):
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 8 * 2**30))
     assert 2 * copy_bytes(torch.device("cuda:0")) < 2**30
+
+
+def test_an_integrated_card_that_does_not_tell_its_free_memory_copies_the_usual_size(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", Mock(side_effect=RuntimeError("invalid argument")))
+    assert copy_bytes(torch.device("cuda:0")) == ACCELERATOR_COPY_BYTES

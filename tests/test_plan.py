@@ -17,18 +17,21 @@ from gpubench.runner.cases import (
     recipes_of,
     settings_for,
 )
-from gpubench.runner.devices import check_processes, choose_devices
+from gpubench.runner.devices import check_processes, choose_devices, with_devices
 from gpubench.runner.options import Options
 from gpubench.runner.progress import FirstRatios
 from gpubench.runner.rounds import schedule
 from gpubench.suite.files import LoadedSuite
-from gpubench.suite.precisions import PRECISIONS, unsupported
+from gpubench.suite.precisions import LINEAR_ONLY, NO_LARGE_LINEAR, PRECISIONS, unsupported, without_low_precision
 from gpubench.suite.suite import Param, Suite
 from gpubench.suite.trial import Case
 
 GPU = Device("cuda:0", "cuda", "Card", 10**10, "8.6", "1", "aa", {})
 GPU1 = replace(GPU, device="cuda:1", device_hash="bb")
-TURING = replace(GPU, unsupported=unsupported({"tf32": "sm_75 has no TF32", "bf16": "emulated"}))
+TURING = replace(
+    GPU,
+    unsupported=unsupported({"tf32": "sm_75 has no TF32", "bf16": "emulated"}) | without_low_precision("Card", (7, 5)),
+)
 CPU = Device("cpu", "cpu", "Chip", 10**10, "", "", "cc", {"tf32": "a CPU has no TF32"})
 
 
@@ -218,6 +221,8 @@ def test_a_name_without_a_number_is_the_first_of_its_kind():
         (GPU, "fp16-pure,fp32", ["fp16-pure", "fp32"]),
         (GPU, "all", list(PRECISIONS)),
         (CPU, "both", ["fp32", "bf16"]),
+        (CPU, "all", [name for name in PRECISIONS if name not in {"tf32", "float8", "int8-mixed"}]),
+        (CPU, "int8-mixed,mxfp8", ["int8-mixed", "mxfp8"]),
         (CPU, "bf16,mixed,bf16", ["bf16"]),
         (TURING, "all", ["fp32", "fp16", "fp16-master", "fp16-pure"]),
     ],
@@ -294,6 +299,26 @@ def test_processes_for_which_there_are_devices(options, chosen):
     check_processes(Options(**options), [chosen], [CPU, GPU, GPU1, GPU2])
 
 
+@pytest.mark.parametrize(
+    ("first", "devices", "refusal"),
+    [
+        (GPU, [GPU, CPU], "it trains on 2 devices; this machine has no cuda:1"),
+        (
+            GPU,
+            [GPU, replace(GPU1, problem="no kernel image"), CPU],
+            "it trains on 2 devices; this machine has no cuda:1",
+        ),
+        (GPU, [GPU, GPU1, CPU], ""),
+        (CPU, [GPU, CPU], ""),
+    ],
+)
+def test_a_suite_that_wants_more_devices_than_there_are_is_unsupported(tmp_path, first, devices, refusal):
+    suite = loaded(tmp_path, models=("small",), ranks=lambda params: 2)
+    options = Options(precision="fp32", batch="8")
+    (case,) = plan([suite], options, [first], {"demo": "toy"}, {})
+    assert with_devices(case, devices).refusal == refusal
+
+
 def test_a_case_has_all_that_was_asked(tmp_path):
     suite = loaded(
         tmp_path,
@@ -323,6 +348,7 @@ def test_a_case_has_all_that_was_asked(tmp_path):
         ({}, {"processes": (2,)}, "the suite demo trains in one process"),
         ({"processes": True}, {"processes": (2,)}, "sm_75 has no TF32"),
         ({"processes": True, "refuse": lambda case: f"no {case.model}"}, {}, "sm_75 has no TF32"),
+        ({"large_linears": False}, {}, "sm_75 has no TF32"),
         ({"torch": False}, {}, ""),
         ({"torch": False, "refuse": lambda case: f"no {case.model}"}, {}, "no small"),
     ],
@@ -331,6 +357,25 @@ def test_why_a_case_cannot_run(tmp_path, changes, options, refusal):
     asked = Options(batch="8", precision="tf32", models=("small",), **options)
     (case,) = plan([loaded(tmp_path, **changes)], asked, [TURING, GPU1][:1], {"demo": "toy"}, {})
     assert case.refusal == refusal
+
+
+@pytest.mark.parametrize("torch", [True, False])
+@pytest.mark.parametrize(
+    ("name", "changes", "refusal"),
+    [
+        ("float8", {"large_linears": False}, NO_LARGE_LINEAR),
+        ("float8", {"large_linears": True}, ""),
+        ("int8-mixed", {}, ""),
+        ("bf16", {"large_linears": False}, ""),
+        ("mxfp8", {}, "gpubench has no proof of mxfp8 yet"),
+        ("nvfp4", {}, "gpubench has no proof of nvfp4 yet"),
+    ],
+)
+def test_precisions_of_large_linear_layers(tmp_path, name, changes, refusal, torch):
+    ada = replace(GPU, unsupported=without_low_precision("Card", (12, 0)))
+    asked = Options(batch="8", precision=name, models=("small",))
+    (case,) = plan([loaded(tmp_path, torch=torch, **changes)], asked, [ada], {"demo": "toy"}, {})
+    assert case.refusal == (refusal if torch or name not in LINEAR_ONLY else "")
 
 
 def test_a_function_of_a_suite_that_raises_fails_its_case_alone(tmp_path):

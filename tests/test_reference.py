@@ -67,6 +67,11 @@ def test_a_card_without_a_reference_has_its_own_figure_alone():
     assert lacking(text, "RTX 6090", "2.00", "RTX 3090", "not in our data") == []
 
 
+def test_a_radeon_is_ranked_in_its_own_fast_layout():
+    (text,) = sentences(1000.0, card="AMD Radeon RX 7900 XTX", memory_format="contiguous")
+    assert lacking(text, "RX 7900 XTX", "0.82", "RTX 3090") == []
+
+
 def test_cpus_are_not_ranked():
     (text,) = sentences(4.0, card="AMD EPYC", device="cpu", precision="bf16")
     assert lacking(text, "AMD EPYC", "CPU") == []

@@ -97,36 +97,23 @@ def test_the_same_file_twice_is_one_trial(cli, tmp_path):
     assert re.search(r"^ +1 +100 +100.0%$", out, re.MULTILINE), out
 
 
+def with_batch(batch, accuracy, setting):
+    params = f"epochs=8 global_batch={batch} optimizer=sgd {setting}"
+    return row(suite="largebatch", studies="batch", params=params, accuracy=accuracy)
+
+
 def test_recipes_that_differ_in_anything_are_lines_of_their_own(tmp_path):
-    rows = [
-        row(
-            suite="largebatch",
-            studies="batch",
-            params=f"epochs=8 global_batch={n} optimizer=sgd width={width}",
-            accuracy=quality,
-        )
-        for width, quality in ((16, 0.6), (64, 0.9))
-        for n in (512, 1024)
-    ]
+    recipes = ((16, 0.6), (64, 0.9))
+    rows = [with_batch(n, quality, f"width={width}") for width, quality in recipes for n in (512, 1024)]
     found = section(answered(tmp_path, rows), "batch")
     assert [(line["recipe"], line["batch"], line["accuracy"]) for line in table(found, "accuracy")] == [
-        (f"width={width}", batch, f"{quality:.2%}")
-        for width, quality in ((16, 0.6), (64, 0.9))
-        for batch in ("512", "1,024")
+        (f"width={width}", batch, f"{quality:.2%}") for width, quality in recipes for batch in ("512", "1,024")
     ]
 
 
 def test_a_batch_with_a_rate_of_its_own_is_no_other_recipe(tmp_path):
     def lines(*points):
-        rows = [
-            row(
-                suite="largebatch",
-                studies="batch",
-                params=f"epochs=8 global_batch={n} lr={lr} optimizer=sgd",
-                accuracy=a,
-            )
-            for n, lr, a in points
-        ]
+        rows = [with_batch(n, accuracy, f"lr={lr}") for n, lr, accuracy in points]
         return [
             (line["recipe"], line["batch"], line["lr"])
             for line in table(section(answered(tmp_path, rows), "batch"), "accuracy")

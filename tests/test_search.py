@@ -35,9 +35,9 @@ def search(answer, cap=None):
     return case, lines
 
 
-def batches(measure, known=lambda case: None, samples=2000, options=None):
+def batches(measure, known=lambda case: None, samples=2000, options=None, card=CARD):
     return CaseBatches(
-        {"demo": suite_of(samples)}, {"cuda:0": CARD}, options or Options(), earlier_row=known,
+        {"demo": suite_of(samples)}, {"cuda:0": card}, options or Options(), earlier_row=known,
         measure=measure, say=lambda line: None,
     )  # fmt: skip
 
@@ -260,3 +260,41 @@ def test_a_cap_that_the_suite_cannot_compute_fails_the_case(monkeypatch):
     case = broken.of(CASE)
     assert (case.refusal_status, case.batch_size) == ("failed", None)
     assert "ZeroDivisionError" in case.refusal
+
+
+def test_a_timeout_is_no_full_memory():
+    """MIOpen and compilers may search for minutes at each new shape."""
+    late = Measurement(status="timed_out", reason="no answer within the time limit")
+    case, _ = search(lambda batch, mode: fits(batch) if batch <= 100 else late)
+    assert case.refusal_status == "timed_out"
+    assert "batch" in case.refusal
+
+
+@pytest.mark.parametrize(("kind", "slow", "batch"), [("cuda", 30.0, 96), ("cuda", 80.0, 200), ("cpu", 30.0, 200)])
+def test_a_batch_far_slower_than_a_smaller_one_uses_memory_beyond_the_cards(kind, slow, batch):
+    def measure(trial):
+        rate = 100.0 if trial.batch_size <= 100 else slow
+        return replace(fits(trial.batch_size), resident_samples_per_second=rate)
+
+    case = replace(CASE, device=kind, memory_limit_bytes=10**9)
+    found = fit_batch(case, replace(CARD, kind=kind), Options(), 200, measure, lambda line: None)
+    assert found.batch_size == batch
+
+
+def test_under_wsl_probes_leave_a_tenth_free(monkeypatch):
+    monkeypatch.setattr("platform.release", lambda: "6.6.87.2-microsoft-standard-WSL2")
+    assert capacity_of(CASE, CARD) == 9 * 10**9
+
+
+@pytest.mark.parametrize(("rocm", "expected"), [(True, ["probe", "sampled", "sampled"]), (False, ["sampled"] * 2)])
+def test_on_rocm_the_kernels_of_a_case_are_compiled_before_its_first_trial(rocm, expected):
+    modes = []
+
+    def measure(trial):
+        modes.append(trial.case.mode)
+        return fits(trial.batch_size)
+
+    found = batches(measure, card=replace(CARD, rocm=rocm))
+    for index in range(2):
+        found.measured(Trial(replace(CASE, batch_policy="fixed", batch_size=8), index, 42))
+    assert modes == expected

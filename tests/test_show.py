@@ -20,14 +20,10 @@ from gpubench.show.network_chart import figure_of
 from gpubench.show.style import themed
 from gpubench.suite import files
 
-MINE = re.search(
-    r"```python title=mine\.py\n(.*?)```", (Path(__file__).parents[1] / "docs/adding-a-suite.md").read_text(), re.DOTALL
-)[1]
-BLUEPRINT = re.search(
-    r"```python title=blueprint\n(.*?)```",
-    (Path(__file__).parents[1] / "docs/adding-a-suite.md").read_text(),
-    re.DOTALL,
-)[1]
+ADDING = (Path(__file__).parents[1] / "docs/adding-a-suite.md").read_text()
+MINE, BLUEPRINT = (
+    re.search(rf"```python title={title}\n(.*?)```", ADDING, re.DOTALL)[1] for title in (r"mine\.py", "blueprint")
+)
 
 
 @pytest.fixture(autouse=True)

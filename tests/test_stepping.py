@@ -236,4 +236,4 @@ def test_the_tally_counts_across_its_folds():
 
 
 def test_a_plain_step_is_the_optimizers_own():
-    assert [name for name in KINDS if One(name).stepper.plain] == ["fp32", "tf32", "bf16"]
+    assert [name for name in KINDS if One(name).stepper.plain] == ["fp32", "tf32", "bf16", "float8", "int8-mixed"]

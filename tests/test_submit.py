@@ -94,6 +94,7 @@ CONTRADICTED = {
     "another precision": ({"precision": "bf16"}, "precision", "4"),
     "no such precision": ({"precision": "int4"}, "precision", "4"),
     "a precision of cards": ({"precision": "tf32"}, "precision", "4"),
+    "no products in 8 bits": ({"precision": "int8-mixed", "precision_error": 8e-3}, "precision", "4"),
     "an error": ({"precision_error": 1e-9}, "precision_error", "4"),
     "a card": ({"card": "NVIDIA GeForce RTX 5090"}, "card", "4"),
     "2099": ({"started": "2099-01-01T00:00:00+00:00"}, "started", "4"),

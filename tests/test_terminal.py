@@ -3,26 +3,21 @@
 import re
 from dataclasses import replace
 
+import answers
 import pytest
 from facts import lacking
 from rich.cells import cell_len
 from rows import row, rows
 
-from gpubench.analysis.compare import Question
-from gpubench.rows import write as records
 from gpubench.show.numbers import number, significant
 from gpubench.show.terminal import everything, screen, table_lines
-from gpubench.studies.answer import answer
 from gpubench.studies.section import Column, Estimate, Table
 
 OTHER = {"card": "NVIDIA GeForce GTX 1080 Ti", "device": "cuda:1", "device_hash": "bbbb"}
 
 
-def answered(tmp_path, *groups, **options):
-    path = tmp_path / "rows.csv"
-    for group in groups:
-        records.append(path, group)
-    return answer([path], Question(**options))
+def answered(folder, *groups, **question):
+    return answers.answered(folder, [each for group in groups for each in group], **question)
 
 
 def printed(tmp_path, *groups, width=200, **options):
@@ -178,12 +173,6 @@ def test_a_case_without_an_ok_trial_is_a_line_with_its_status(tmp_path):
     (line,) = [line for line in text.splitlines() if line.startswith(" tf32 (a)")]
     assert line.split()[2] == "unsupported"
     assert "  a: a CPU has no TF32" in text
-
-
-def test_marked_trials_are_said_and_counted_in(tmp_path):
-    trials = [row(trial=0, marks="throttled shared"), row(trial=1, marks="throttled"), row(trial=2)]
-    text = printed(tmp_path, trials)
-    assert lacking(text, "1 of 3 shared", "2 of 3 throttled") == []
 
 
 def test_a_ratio_names_the_marks_of_both_its_sides(tmp_path):

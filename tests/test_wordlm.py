@@ -22,7 +22,7 @@ from gpubench.rows.read import load
 from gpubench.runner.cases import cases_of, recipes_of
 from gpubench.runner.options import Options
 from gpubench.suite import files
-from gpubench.suite.precisions import PRECISIONS
+from gpubench.suite.precisions import LINEAR_ONLY, PRECISIONS
 from gpubench.training import Stepper, precision
 
 WORDLM = files.find("wordlm")
@@ -62,7 +62,9 @@ def run_small(text, *arguments, **options):
 
 
 # All but TF32, and fp16 autocast of an LSTM, for which torch has no kernel: the next test sees its row.
-ON_A_CPU = [(m, p) for m in MODELS for p in PRECISIONS if p != "tf32" and (m, p) != ("lstm", "fp16")]
+ON_A_CPU = [
+    (m, p) for m in MODELS for p in PRECISIONS if p not in {"tf32", *LINEAR_ONLY} and (m, p) != ("lstm", "fp16")
+]
 
 
 @pytest.mark.parametrize(("model", "name"), ON_A_CPU)
@@ -74,6 +76,18 @@ def test_every_model_in_every_precision_of_a_cpu(text, model, name):
     assert clock.proved
     assert clock.summary()["samples"] >= 5 * 4
     assert not clock.notes.diverged
+
+
+@pytest.mark.parametrize("name", sorted(LINEAR_ONLY))
+def test_a_transformer_in_8_bits(text, name):
+    sizes = {"emsize": "32", "nhid": "64"}
+    _, clock, watch = run_small(text, "transformer", name, mode="quick", **sizes)
+    assert clock.notes.low_products == 2 * 2 * 3
+    assert watch.check(name, low_products=12)
+    case = trial_of(text, "transformer", name, **sizes).case
+    assert WORDLM.suite.refuse(case) == ""
+    for other in (trial_of(text, "transformer", name).case, trial_of(text, "lstm", name, **sizes).case):
+        assert "no linear layer is large enough" in WORDLM.suite.refuse(other)
 
 
 def test_the_rows_of_an_lstm(cli, tmp_path, text):

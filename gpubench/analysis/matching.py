@@ -9,6 +9,7 @@ from gpubench.errors import UserError
 from gpubench.rows.alike import KEY, LINK, SOFTWARE, SPECIMEN, STACK
 from gpubench.rows.params import params_of, params_without
 from gpubench.suite.precisions import FULL as FULL
+from gpubench.suite.precisions import LINEAR_ONLY
 
 FOLLOWS = {
     "torch": {"torchvision", "fastai", "cuda", "cudnn"},
@@ -157,7 +158,10 @@ def _case(group: Group) -> str:
 
 
 def _default_baseline(axis: str, groups: Sequence[Group], *, best: bool) -> str:
-    """Return fp32 among precisions, else the slowest (or the best) of the values with the most shared cases.
+    """Return the value that the others are compared with.
+
+    Among precisions that is fp32, or bf16 if the others are in 8 bits; else the slowest (or the best) of the values
+    with the most shared cases.
 
     The slowest value of all often has no time for large cases. As a baseline it would leave them uncompared.
     """
@@ -166,6 +170,8 @@ def _default_baseline(axis: str, groups: Sequence[Group], *, best: bool) -> str:
         times[axis_value(group, axis)][bucket_of(group, axis)] = group.median
     if axis == "precision" and "fp32" in times:
         return "fp32"
+    if axis == "precision" and "bf16" in times and set(times) <= {"bf16", *LINEAR_ONLY}:
+        return "bf16"
     counts = Counter(case for by_case in times.values() for case in by_case)
     shared = {value: sum(counts[case] > 1 for case in by_case) for value, by_case in times.items()}
     widest = [value for value in times if shared[value] == max(shared.values())]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpubench.cli.arguments import check_choice
-from gpubench.cli.options import DRAWN, FLAG, FORMATS, SHOWN, SIDES, THEMES, Format, Price, Theme
+from gpubench.cli.options import FLAG, FORMATS, THEMES, Format, Price, Theme, chart_option, shown_option, side_option
 from gpubench.errors import UserError
 from gpubench.printed import say
-from gpubench.show.wrap import line_width, wrapped
+from gpubench.show.wrap import indented, line_width, wrapped
 
 if TYPE_CHECKING:
     from gpubench.studies.section import Answer, Table
@@ -35,31 +35,21 @@ def cards(
     card: Annotated[
         list[str] | None, typer.Argument(help="One card: all its figures. More: relative to the last one.")
     ] = None,
-    relative_to: Annotated[
-        str, typer.Option(metavar="CARD", help="The card with speed 1; default A100 SXM.", rich_help_panel=SIDES)
-    ] = "",
+    relative_to: Annotated[str, side_option(metavar="CARD", help="The card with speed 1; default A100 SXM.")] = "",
     precision: Annotated[
         str,
-        typer.Option(
+        side_option(
             metavar="CLASS",
             help="half, fp32 (TF32 where the card has it) or strict (FP32 without TF32); default half and fp32.",
-            rich_help_panel=SIDES,
         ),
     ] = "",
     price: Price = None,
-    every: Annotated[
-        bool, typer.Option("--all", metavar=FLAG, help="Every card, not only the best known.", rich_help_panel=SHOWN)
-    ] = False,
+    every: Annotated[bool, shown_option("--all", metavar=FLAG, help="Every card, not only the best known.")] = False,
     sources: Annotated[
-        bool,
-        typer.Option(
-            "--sources", metavar=FLAG, help="Who published the figures, and what was left out.", rich_help_panel=SHOWN
-        ),
+        bool, shown_option("--sources", metavar=FLAG, help="Who published the figures, and what was left out.")
     ] = False,
     table: Format = "terminal",
-    charts: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for the chart.", rich_help_panel=DRAWN)
-    ] = None,
+    charts: Annotated[Path | None, chart_option(metavar="DIR", help="Folder for the chart.")] = None,
     theme: Theme = "light",
 ) -> None:
     """Rank cards by published speeds, with intervals, or compare two of them. Measures nothing."""
@@ -79,26 +69,24 @@ def cards(
     if len(chosen) != len(set(chosen)):
         twice = next(name for name in chosen if chosen.count(name) > 1)
         raise UserError(f"{twice} is named twice; name different cards to compare them")
-    if len(chosen) == 1 and charts:
-        raise UserError("--charts: for the ranking, or for two cards or more")
     if len(chosen) > 1 and relative_to:
         raise UserError(f"--relative-to {relative_to}: the last card is the reference; leave it out")
-    if len(chosen) == 1 and price:
-        raise UserError("--price: for the ranking, or for two cards or more")
+    if len(chosen) == 1 and (charts or price):
+        raise UserError(f"{'--charts' if charts else '--price'}: for the ranking, or for two cards or more")
     classes = (precision,) if precision else options.DEFAULT_CLASSES
     reference = options.find_card(relative_to or REFERENCE, names)
     dollars = _prices(price, names) if price else None
     if len(chosen) == 2:
         answer = versus.answer((chosen[0], chosen[1]), classes, dollars)
-        tables = [versus.brief(details, every) for details in answer.sections[0].tables[1:]]
     elif len(chosen) == 1:
         answer = versus.one_card(chosen[0], reference, classes if precision else tuple(CLASSES))
-        tables = list(map(versus.without_lines, answer.sections[0].tables))
     else:
         ranked = ranking.rank(chosen[-1] if chosen else reference, classes, dollars)
         lines = ranked.lines if every or table != "terminal" else ranked.well_known()
         answer = ranking.chosen(ranked.of(chosen)) if chosen else ranking.answer(ranked, lines)
-        tables = list(answer.sections[0].tables)
+    tables = answer.sections[0].tables
+    if len(chosen) == 2:  # the ratios are in the headline and the notes
+        tables = tables[1:] if every else tuple(map(versus.brief, tables[1:]))
     _print(answer, table, tables, notes_first=0 < len(chosen) < 3)
     if table == "terminal" and not chosen and not every:
         say(*wrapped("All cards: --all. Two: gpubench cards RTX 4090 RTX 3090. Figures: --sources."))
@@ -163,5 +151,4 @@ def _print(answer: "Answer", format_name: str, tables: Sequence["Table"], *, not
     if section.left_out:
         say("", "Left out:")
         for text in section.left_out:
-            first, *more = wrapped(text, line_width() - 2)
-            say(f"- {first}", *(f"  {line}" for line in more))
+            say(*indented("- ", text))

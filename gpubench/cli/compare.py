@@ -3,14 +3,10 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from gpubench.cli.arguments import check_choice, parse_share
 from gpubench.cli.options import (
-    DRAWN,
     FLAG,
     FORMATS,
-    SHOWN,
     THEMES,
     Baseline,
     By,
@@ -20,6 +16,8 @@ from gpubench.cli.options import (
     Price,
     Theme,
     Where,
+    chart_option,
+    shown_option,
 )
 from gpubench.errors import UserError
 from gpubench.printed import say
@@ -48,36 +46,25 @@ def compare(
     where: Where = None,
     table: Format = "terminal",
     every: Annotated[
-        bool,
-        typer.Option(
-            "--all", metavar=FLAG, help="Every case and comparison, not only the main results.", rich_help_panel=SHOWN
-        ),
+        bool, shown_option("--all", metavar=FLAG, help="Every case and comparison, not only the main results.")
     ] = False,
     only: Annotated[
         str,
-        typer.Option(
+        shown_option(
             metavar="TEXT",
             help="Only a suite, a study (pairs, roofline ...) or cards whose name has this text, with all tables.",
-            rich_help_panel=SHOWN,
         ),
     ] = "",
-    charts: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for charts of the main results.", rich_help_panel=DRAWN)
-    ] = None,
+    charts: Annotated[Path | None, chart_option(metavar="DIR", help="Folder for charts of the main results.")] = None,
     all_charts: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for these and every other chart.", rich_help_panel=DRAWN)
+        Path | None, chart_option(metavar="DIR", help="Folder for these and every other chart.")
     ] = None,
-    chart_format: Annotated[
-        str,
-        typer.Option(metavar="NAMES", help="png, svg and pdf, joined by commas.", rich_help_panel=DRAWN),
-    ] = "png,svg",
+    chart_format: Annotated[str, chart_option(metavar="NAMES", help="png, svg and pdf, joined by commas.")] = "png,svg",
     theme: Theme = "light",
     fail_on_slower: Annotated[
         str | None,
-        typer.Option(
-            metavar="SHARE",
-            help="5%: exit code 1 if a case is surely 5% slower than --baseline, 0 if surely none is.",
-            rich_help_panel=SHOWN,
+        shown_option(
+            metavar="SHARE", help="5%: exit code 1 if a case is surely 5% slower than --baseline, 0 if surely none is."
         ),
     ] = None,
 ) -> int:

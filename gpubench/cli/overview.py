@@ -4,7 +4,6 @@ import importlib.util
 import platform
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,8 +45,9 @@ def overview() -> list[str]:
         (f"gpubench cards {one} {other}", "compare published cards"),
     )
     lines.append("")
+    width = max(len(command) for command, _ in commands) + 2
     for command, text in commands:
-        line = f"  {command:<34}{text}"
+        line = f"  {command:<{width}}{text}"
         lines += [line] if len(line) <= line_width() else [f"  {command}", f"    {text}"]
     return lines
 
@@ -84,16 +84,17 @@ def readiness(card: "Card", cuda: str) -> str:
     return f"Not ready: {problem}; see `gpubench doctor`." if problem else "Ready to measure."
 
 
-def published_speed(card: str, others: Sequence[str] = COMPARED_WITH) -> str:
-    """Return the speed of a card relative to two others, by published figures."""
-    from gpubench.studies.cards.figures import data_sheets
-    from gpubench.studies.cards.ratio import published_speeds
+def published_speed(card: str) -> str:
+    """Return the speed of a card relative to two of COMPARED_WITH, by published figures or its data sheet."""
+    from gpubench.studies.cards.figures import data_sheets, published
+    from gpubench.studies.cards.ratio import measured_cards, published_speeds
 
     if card not in data_sheets():
         return f"{card}: not in our data of published speeds."
     speeds = published_speeds("half")
-    ratios = [f"{speeds.ratio(card, other).value:.2f}x an {other}" for other in others if other != card]
-    return f"By published figures: {', '.join(ratios[:2])} (mixed precision)."
+    ratios = [f"{speeds.ratio(card, other).value:.2f}x an {other}" for other in COMPARED_WITH if other != card]
+    source = "published figures" if card in measured_cards(published().groups)["half"] else "its data sheet"
+    return f"By {source}: {', '.join(ratios[:2])} (mixed precision)."
 
 
 def cpu_text() -> str:

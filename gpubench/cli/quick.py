@@ -59,14 +59,13 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
         shown = {f"{card}, {name}": rate for name, rate in rates.items()}
         title = said or f"ResNet-50 on {card}"
         lines += ["CPUs are not ranked."] if on_cpu else wrapped(NOT_RANKED)
-        chart = bars_of(shown, "", title, path.stem, source)
     else:
         shown = neighbours(card, rates[mixed])
         lines += ["", "ResNet-50, mixed precision, beside published cards (images/s):", *bar_lines(shown, card)]
         lines += wrapped(expected_sentence(card, rates[mixed]))
         title = f"{card}: {rates[mixed]:,.0f} images/s of ResNet-50 in mixed precision"
-        chart = bars_of(shown, card, title, path.stem, source)
     if len(shown) > 1:
+        chart = bars_of(shown, card if is_ranked else "", title, path.stem, source)
         lines.append(f"chart: {drawn(chart, path)}")
     return lines, is_ranked
 

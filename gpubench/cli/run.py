@@ -17,7 +17,16 @@ from gpubench.cli.arguments import (
     parse_share,
     parse_size,
 )
-from gpubench.cli.options import FILES, FLAG, HOW_LONG, WHAT, WHERE, DataFolder, Devices, Precisions
+from gpubench.cli.options import (
+    FLAG,
+    DataFolder,
+    Devices,
+    Precisions,
+    file_option,
+    time_option,
+    what_option,
+    where_option,
+)
 from gpubench.errors import UserError
 
 if TYPE_CHECKING:
@@ -49,160 +58,109 @@ On each of two machines: `gpubench run --processes 8 --nodes 2 --rendezvous 10.0
 def run(
     suite: Annotated[
         list[str] | None,
-        typer.Option(
+        what_option(
             metavar="NAME|PATH",
             help="Built-in suite (`gpubench list` shows them), or the path of a suite's file or folder; default resnet,"
             " with --quick ResNet-50 of reference. Repeatable.",
-            rich_help_panel=WHAT,
         ),
     ] = None,
     models: Annotated[
-        str,
-        typer.Option(
-            metavar="NAMES",
-            help="Models, joined by commas; each suite has defaults.",
-            rich_help_panel=WHAT,
-        ),
+        str, what_option(metavar="NAMES", help="Models, joined by commas; each suite has defaults.")
     ] = "",
     precision: Precisions = "both",
     batch: Annotated[
         str | None,
-        typer.Option(
+        what_option(
             metavar="max|fastest|N",
             help="Samples per step of one process. Default: max for resnet and scaling on an accelerator, else a number"
             " of the suite.",
-            rich_help_panel=WHAT,
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="A parameter of the suite (`gpubench list NAME` shows them). Repeatable.",
-            rich_help_panel=WHAT,
+        what_option(
+            "--set", metavar="KEY=VALUE", help="A parameter of the suite (`gpubench list NAME` shows them). Repeatable."
         ),
     ] = None,
-    seed: Annotated[
-        int,
-        typer.Option(min=0, metavar="N", help="Seed of the first round; each round adds one.", rich_help_panel=WHAT),
-    ] = 42,
+    seed: Annotated[int, what_option(min=0, metavar="N", help="Seed of the first round; each round adds one.")] = 42,
     session: Annotated[
         str | None,
-        typer.Option(
+        what_option(
             metavar="NAME",
             help="Name for runs that alternate, for example of two torch versions: `compare` treats them as one run.",
-            rich_help_panel=WHAT,
         ),
     ] = None,
     quick: Annotated[
         bool,
-        typer.Option(
-            "--quick",
-            metavar=FLAG,
-            help="Quick mode: one trial per case, at most 3 timed steps, rough times.",
-            rich_help_panel=HOW_LONG,
+        time_option(
+            "--quick", metavar=FLAG, help="Quick mode: one trial per case, at most 3 timed steps, rough times."
         ),
     ] = False,
-    full: Annotated[
-        bool,
-        typer.Option("--full", metavar=FLAG, help="Train every epoch, instead of a sample.", rich_help_panel=HOW_LONG),
-    ] = False,
+    full: Annotated[bool, time_option("--full", metavar=FLAG, help="Train every epoch, instead of a sample.")] = False,
     repeats: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Trials per case; default 6, or 1 with --quick or --full.",
-            show_default=False,
-            rich_help_panel=HOW_LONG,
+        time_option(
+            min=1, metavar="N", help="Trials per case; default 6, or 1 with --quick or --full.", show_default=False
         ),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(
+        time_option(
             metavar="SHARE",
             help="1%: after six rounds, add rounds until each case's 95% interval is within 1% of its median.",
-            rich_help_panel=HOW_LONG,
         ),
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME",
-            help="With --until: start no round that would end later than this (90s, 2h); default 20m.",
-            rich_help_panel=HOW_LONG,
+        time_option(
+            metavar="TIME", help="With --until: start no round that would end later than this (90s, 2h); default 20m."
         ),
     ] = None,
     time_limit: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Stop a trial that takes longer: 90s, 10m, 1h30m. Default 30m, none with --full.",
-            rich_help_panel=HOW_LONG,
+        time_option(
+            metavar="TIME", help="Stop a trial that takes longer: 90s, 10m, 1h30m. Default 30m, none with --full."
         ),
     ] = None,
     device: Devices = "auto",
     memory_limit: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Most memory a trial may use: 11GiB, 2GB, 500MiB.", rich_help_panel=WHERE),
+        str | None, where_option(metavar="SIZE", help="Most memory a trial may use: 11GiB, 2GB, 500MiB.")
     ] = None,
     processes: Annotated[
         str,
-        typer.Option(
+        where_option(
             metavar="N",
             help="Training processes on each machine, one per device; 1,2,4 runs each case with each number.",
-            rich_help_panel=WHERE,
         ),
     ] = "1",
-    nodes: Annotated[
-        int,
-        typer.Option(min=1, metavar="N", help="Machines; start the same command on each.", rich_help_panel=WHERE),
-    ] = 1,
+    nodes: Annotated[int, where_option(min=1, metavar="N", help="Machines; start the same command on each.")] = 1,
     rendezvous: Annotated[
         str,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="Address at which the machines connect. HOST is the machine that writes the rows.",
-            rich_help_panel=WHERE,
+        where_option(
+            metavar="HOST:PORT", help="Address at which the machines connect. HOST is the machine that writes the rows."
         ),
     ] = "",
     slurm: Annotated[
         str,
-        typer.Option(
-            metavar="NAME=VALUE,...",
-            help="Run as a Slurm job: partition=gpu,nodes=4,time=60 (docs/clusters.md).",
-            rich_help_panel=WHERE,
+        where_option(
+            metavar="NAME=VALUE,...", help="Run as a Slurm job: partition=gpu,nodes=4,time=60 (docs/clusters.md)."
         ),
     ] = "",
     out: Annotated[
         Path,
-        typer.Option(
+        file_option(
             metavar="PATH",
             help="Folder for a new CSV file (with --quick: its subfolder quick), or a CSV file to write or resume.",
-            rich_help_panel=FILES,
         ),
     ] = Path("results"),
     data: DataFolder = None,
-    weights: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder with pretrained weights.", rich_help_panel=FILES)
-    ] = None,
+    weights: Annotated[Path | None, file_option(metavar="DIR", help="Folder with pretrained weights.")] = None,
     synthetic: Annotated[
-        bool,
-        typer.Option(
-            "--synthetic",
-            metavar=FLAG,
-            help="Generated data of the same shapes; rows are marked so.",
-            rich_help_panel=FILES,
-        ),
+        bool, file_option("--synthetic", metavar=FLAG, help="Generated data of the same shapes; rows are marked so.")
     ] = False,
     tensorboard: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder for TensorBoard events of suites that write them (imagenet).",
-            rich_help_panel=FILES,
-        ),
+        file_option(metavar="DIR", help="Folder for TensorBoard events of suites that write them (imagenet)."),
     ] = None,
     dry_run: Annotated[
         bool,

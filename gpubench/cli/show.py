@@ -16,9 +16,6 @@ from gpubench.printed import say
 
 if TYPE_CHECKING:
     from gpubench.show.network import NetworkSummary
-    from gpubench.suite.files import LoadedSuite
-    from gpubench.suite.suite import ParamValue
-    from gpubench.suite.trial import Case
 
 EXAMPLES = """
 Examples:
@@ -57,6 +54,9 @@ def show(
 
 def network_of(suite: str, model: str, settings: Mapping[str, str], processes: int) -> "NetworkSummary":
     """Return a model's network and schedule. Raises UserError if the suite has no such model or no blueprint."""
+    from gpubench.hardware.environment import cpu_device
+    from gpubench.runner.cases import cases_of, recipes_of
+    from gpubench.runner.options import Options
     from gpubench.runner.process import run_child
     from gpubench.show.network import Layer, NetworkSummary
     from gpubench.suite import files
@@ -69,8 +69,11 @@ def network_of(suite: str, model: str, settings: Mapping[str, str], processes: i
         raise UserError(f"{model}: suite {loaded.name} has no such model; it has {', '.join(models)}")
     if loaded.suite.blueprint is None:
         raise UserError(f"suite {loaded.name} has no `blueprint`, which describes its networks: {files.DOCS}")
-    trial = Trial(_case(loaded, model, loaded.resolve_params(settings, model), processes), index=0, seed=0)
-    outcome = run_child({"task": "network", "trial": trial_to_json(trial)}, time_limit_seconds=TIME_LIMIT_SECONDS)
+    options = Options(models=(model,), precision="fp32", processes=(processes,), mode="full", settings=settings)
+    data, weights = {loaded.name: "synthetic"}, {(loaded.name, model): "random"} if loaded.suite.weights else {}
+    case = cases_of(recipes_of(options, [loaded]), options, [cpu_device()], data, weights)[0]
+    request = {"task": "network", "trial": trial_to_json(Trial(case, index=0, seed=0))}
+    outcome = run_child(request, time_limit_seconds=TIME_LIMIT_SECONDS)
     answer = outcome.answer or {"reason": outcome.reason}
     if "network" not in answer:
         raise UserError(f"{loaded.name} {model} cannot be shown: {answer['reason']}")
@@ -82,27 +85,4 @@ def network_of(suite: str, model: str, settings: Mapping[str, str], processes: i
         layers=tuple(Layer(**{**layer, "shape": tuple(layer["shape"])}) for layer in network["layers"]),
         schedule={name: tuple(map(tuple, points)) for name, points in network["schedule"].items()},
         **{name: network[name] for name in ("weights", "trained", "flops", "epochs", "note")},
-    )
-
-
-def _case(loaded: "LoadedSuite", model: str, params: "Mapping[str, ParamValue]", processes: int) -> "Case":
-    """Return a case that trains the model on a CPU, from random weights."""
-    from gpubench.suite.trial import Case
-
-    suite = loaded.suite
-    return Case(
-        suite=loaded.name,
-        suite_version=suite.version,
-        suite_digest=loaded.digest,
-        suite_path=str(loaded.path),
-        model=model,
-        precision="fp32",
-        device="cpu",
-        params=params,
-        batch_policy="fixed",
-        batch_size=(suite.recipe_batch and suite.recipe_batch(model, params, "fp32")) or suite.cpu_batch,
-        mode="full",
-        data="synthetic",
-        weights="random" if suite.weights else "",
-        processes=processes,
     )

@@ -12,7 +12,7 @@ from gpubench.errors import UserError
 from gpubench.hardware.apex import why_no_apex
 from gpubench.hardware.environment import Device, TorchFacts, devices_of
 from gpubench.hardware.state import Check
-from gpubench.suite.precisions import PRECISIONS
+from gpubench.suite.precisions import PRECISIONS, UNPROVED, means_something
 
 ROOMY_BYTES = 1_000_000_000
 """Enough free space for a dataset's archive, its files, and the rows of many runs, in bytes."""
@@ -84,8 +84,8 @@ def _check_device(device: Device, facts: TorchFacts, devices: Sequence[Device]) 
         if problem == facts.get("cudnn_refusal"):
             advice = _without_old_cards(devices)
         return [Check("fix", f"{name}: torch cannot compute on it ({problem})", advice)]
-    unsupported = device.unsupported
-    can = ", ".join(p for p in PRECISIONS if p not in unsupported)
+    unsupported = {name: why for name, why in device.unsupported.items() if name not in UNPROVED}
+    can = ", ".join(p for p in PRECISIONS if p not in unsupported and means_something(p, device.kind))
     checks = [Check("ok", f"{name}; precisions {can}")]
     advice = "nothing to do: cases in this precision are skipped and listed"
     checks += [Check("note", f"{device.device}: no {p}: {why}", advice) for p, why in unsupported.items()]
@@ -170,7 +170,7 @@ def nvidia_cards() -> list[Card]:
                 name=str(pynvml.nvmlDeviceGetName(handle)),
                 driver=driver,
                 driver_cuda=f"{newest // 1000}.{newest % 1000 // 10}",
-                memory_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+                memory_bytes=_memory_of(handle),
             )
             for handle in map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
         ]
@@ -178,3 +178,11 @@ def nvidia_cards() -> list[Card]:
         if any(trace.exists() for trace in DRIVER_TRACES):
             return [Card("NVIDIA card", "", "", f"its driver does not answer (NVML: {error})")]
         return []  # no NVIDIA driver here
+
+
+def _memory_of(handle: object) -> int | None:
+    """Return the memory of a card in bytes; None of an integrated one, which has none of its own."""
+    try:
+        return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+    except pynvml.NVMLError:
+        return None

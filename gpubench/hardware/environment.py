@@ -21,7 +21,7 @@ import psutil
 import gpubench
 from gpubench.hardware import host
 from gpubench.hardware.state import SWITCHES
-from gpubench.suite.precisions import unsupported
+from gpubench.suite.precisions import UNPROVED, unsupported
 
 SHARED_SHARE = 0.7
 """Share of the host's memory for a search on an integrated card: too much of it can hang the machine
@@ -157,7 +157,8 @@ def cpu_device() -> Device:
         cpu_name(),
         int(psutil.virtual_memory().total),
         device_hash=salted_hash(machine_id()),
-        unsupported=unsupported({"tf32": "a CPU has no TF32", **_cpu_bf16()}),
+        unsupported=unsupported({"tf32": "a CPU has no TF32", **_cpu_bf16()})
+        | {name: f"torch has no products in {name} on a CPU" for name in UNPROVED},
     )
 
 

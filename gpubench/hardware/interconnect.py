@@ -60,16 +60,13 @@ def _between_cards(uuids: Sequence[str]) -> str:
     with contextlib.suppress(Exception):  # without NVML (in a container) the trial still runs
         pynvml.nvmlInit()
         cards = [pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}") for uuid in uuids]
-        if all(_by_nvlink(first, second) for first, second in combinations(cards, 2)):
+        by_nvlink = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
+        statuses = {pynvml.nvmlDeviceGetP2PStatus(*pair, by_nvlink) for pair in combinations(cards, 2)}
+        if statuses == {pynvml.NVML_P2P_STATUS_OK}:
             return f"NVLink, {min(_nvlinks(card) for card in cards)} links a card"
         worst = max(pynvml.nvmlDeviceGetTopologyCommonAncestor(cards[0], card) for card in cards[1:])
         return next(text for name, text in _PATHS.items() if getattr(pynvml, name) == worst)
     return "unknown"
-
-
-def _by_nvlink(first: object, second: object) -> bool:
-    status = pynvml.nvmlDeviceGetP2PStatus(first, second, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
-    return bool(status == pynvml.NVML_P2P_STATUS_OK)
 
 
 def _nvlinks(card: object) -> int:

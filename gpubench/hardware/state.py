@@ -1,8 +1,10 @@
 """The state of card and host (power, clocks, load, other processes) as data, and `doctor`'s checks of it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Literal
 
 SLOWED = frozenset({"hw_slowdown", "sw_thermal", "hw_thermal", "power_brake"})
 """Reasons for a low clock that are faults. A power cap is normal under load."""
@@ -132,6 +134,27 @@ class Host:
     all_processes_visible: bool
     """Whether process ids here are the kernel's, which the driver reports too."""
     shared_memory_bytes: int | None
+    in_wsl: bool = False
+    """Whether it is WSL2, where a full card uses the host's memory."""
+
+
+def library_named(module: str, start: str = "") -> ModuleType | None:
+    """Return a maker's library after calling its function `start`; None without the package, library or driver."""
+    try:
+        library = import_module(module)
+        if start:
+            getattr(library, start)()
+    except Exception:  # whatever is missing: the trial runs without telemetry
+        return None
+    return library
+
+
+def ask(library: ModuleType, name: str, *arguments: object) -> Any:
+    """Return the answer of a function of a maker's library; None for an error, or if this release has no such one."""
+    try:
+        return getattr(library, name)(*arguments)
+    except Exception:  # of the library or of its binding
+        return None
 
 
 def of_card(check: CardCheck) -> list[Check]:
@@ -140,63 +163,53 @@ def of_card(check: CardCheck) -> list[Check]:
     return checks or [Check("ok", f"{check.device}: no problems on the card")]
 
 
-def _check_settings(check: CardCheck) -> list[Check]:
+def _check_settings(check: CardCheck) -> Iterator[Check]:
     device, state, commands = check.device, check.state, check.commands
-    checks = []
     limit, default = state.power_limit_watts, state.default_power_limit_watts
     if limit and default and limit < default:
         text = f"{device}: power limit {limit:.0f} W, below the default of {default:.0f} W"
-        checks.append(Check("fix", text, commands.power_limit.format(watts=default)))
+        yield Check("fix", text, commands.power_limit.format(watts=default))
     elif limit and default and limit > default:
         text = f"{device}: power limit {limit:.0f} W, above the default of {default:.0f} W; rows have both"
-        checks.append(Check("note", text, f"{commands.power_limit.format(watts=default)} restores the default"))
+        yield Check("note", text, f"{commands.power_limit.format(watts=default)} restores the default")
     if state.clocks_policy not in {"", "default"}:
         advice = f"{commands.clocks}; remove an offset with the tool that set it (nvidia-settings, a tuning tool)"
-        checks.append(Check("fix", f"{device}: clocks are not the card's defaults: {state.clocks_policy}", advice))
+        yield Check("fix", f"{device}: clocks are not the card's defaults: {state.clocks_policy}", advice)
     if state.mig == "on":
         text = f"{device}: MIG is on: this is a slice of a card, its power and energy cannot be measured"
-        checks.append(
-            Check("note", text, f"{commands.settings} -mig 0 gives the whole card (end all programs on it first)")
-        )
+        yield Check("note", text, f"{commands.settings} -mig 0 gives the whole card (end all programs on it first)")
     if state.ecc == "off":
         text = f"{device}: ECC is off; a card with ECC on has less memory and may be slower"
-        checks.append(
-            Check("note", text, f"compare with rows of ecc=off only, or {commands.settings} -e 1 and restart")
-        )
+        yield Check("note", text, f"compare with rows of ecc=off only, or {commands.settings} -e 1 and restart")
     if state.persistence == "off":
         text = f"{device}: persistence mode is off: each trial may wait seconds for the driver"
-        checks.append(Check("note", text, f"{commands.settings} -pm 1"))
+        yield Check("note", text, f"{commands.settings} -pm 1")
     if check.strays:
         node = state.numa_node
         text = f"{device}: attached to memory node {node}, but this process may run on the CPUs of others"
-        checks.append(Check("note", text, f"numactl --cpunodebind={node} --membind={node} gpubench run ..."))
-    return checks
+        yield Check("note", text, f"numactl --cpunodebind={node} --membind={node} gpubench run ...")
 
 
-def _check_other_processes(check: CardCheck) -> list[Check]:
-    device, checks = check.device, []
+def _check_other_processes(check: CardCheck) -> Iterator[Check]:
+    device, listing = check.device, check.commands.processes
     compute = len(check.processes.compute) if check.processes else 0
     busy = check.idle.utilisation
     if compute:
         text = f"{device}: {compute} other process(es) compute on the card"
-        checks.append(
-            Check("fix", text, f"{check.commands.processes} lists them; wait until they end, or use another card")
-        )
+        yield Check("fix", text, f"{listing} lists them; wait until they end, or use another card")
     elif busy is not None and busy > IDLE_UTILISATION:
         text = f"{device}: busy {busy:.0%} of the time before gpubench started"
-        advice = f"end the programs on the card: {check.commands.processes} lists them (in a container: on the host)"
-        checks.append(Check("fix", text, advice))
+        yield Check("fix", text, f"end the programs on the card: {listing} lists them (in a container: on the host)")
     if check.processes and check.processes.graphics - check.processes.compute:
         text = f"{device}: the card also draws a desktop, which takes memory and time"
-        checks.append(Check("note", text, "close its windows, or stop it: sudo systemctl isolate multi-user.target"))
-    return checks
+        yield Check("note", text, "close its windows, or stop it: sudo systemctl isolate multi-user.target")
 
 
-def _check_load(check: CardCheck) -> list[Check]:
-    device, state, checks = check.device, check.state, []
+def _check_load(check: CardCheck) -> Iterator[Check]:
+    device, state = check.device, check.state
     if check.load_failure:
         text = f"{device}: multiplying matrices on it failed: {check.load_failure}"
-        checks.append(Check("fix", text, "end programs that fill its memory; restart the machine if it fails again"))
+        yield Check("fix", text, "end programs that fill its memory; restart the machine if it fails again")
     # Between two batches of work a card is idle, with low clocks and a slow link.
     loaded = [reading for reading in check.loaded if "idle" not in (reading.reasons or ())]
     width = max((r.pcie_width or 0 for r in loaded), default=0)
@@ -209,46 +222,48 @@ def _check_load(check: CardCheck) -> list[Check]:
             f" of generation {state.max_pcie_generation} x{state.max_pcie_width}"
         )
         advice = "reseat the card, use the slot next to the CPU, no riser; set the slot's speed to auto in the BIOS"
-        checks.append(Check("fix", text, advice))
+        yield Check("fix", text, advice)
     reasons = set().union(*(r.reasons or () for r in loaded))
     hot = max((r.temperature_celsius or 0 for r in loaded), default=0)
     if reasons & {"sw_thermal", "hw_thermal"}:
         text = f"{device}: slowed by heat within seconds of load ({hot:.0f} degrees Celsius)"
-        checks.append(
-            Check("fix", text, "clean fans and filters, improve the airflow, raise the fan speed; let the card cool")
-        )
+        yield Check("fix", text, "clean fans and filters, improve the airflow, raise the fan speed; let the card cool")
     elif reasons & SLOWED:
         text = f"{device}: slowed by its hardware under load ({', '.join(sorted(reasons & SLOWED))})"
-        checks.append(Check("fix", text, "check the power supply and each power cable of the card"))
+        yield Check("fix", text, "check the power supply and each power cable of the card")
     clocks = [r.sm_clock_mhz for r in loaded if r.sm_clock_mhz]
     top = state.card_max_sm_clock_mhz
     if clocks and top and not reasons and max(clocks) < FREE_CLOCK * top:
         text = f"{device}: SM clock stays at {max(clocks):.0f} of {top} MHz under load with no reason given: locked"
-        checks.append(Check("fix", text, check.commands.clocks))
-    return checks
+        yield Check("fix", text, check.commands.clocks)
 
 
 def of_host(host: Host, *, accelerator: bool) -> list[Check]:
     """Return the checks of the host; `accelerator`: whether trials use an accelerator."""
-    checks = []
+    return [*_check_host(host, accelerator)] or [Check("ok", "no problems on the host")]
+
+
+def _check_host(host: Host, accelerator: bool) -> Iterator[Check]:
     if host.cpu_governor not in {"", "performance"}:
         text = f"CPU governor is {host.cpu_governor}: CPU clocks change with the load, which delays kernel launches"
-        checks.append(Check("fix", text, "sudo cpupower frequency-set -g performance"))
+        yield Check("fix", text, "sudo cpupower frequency-set -g performance")
     if host.load_average > BUSY_SHARE * host.cpu_count:
         text = f"load average {host.load_average:.1f} on {host.cpu_count} CPUs: other programs are running"
-        checks.append(Check("fix", text, "top lists them; end them or wait"))
+        yield Check("fix", text, "top lists them; end them or wait")
     if accelerator and host.cpu_count < FEW_CPUS:
         text = f"only {host.cpu_count} CPU(s) for an accelerator: it may wait for data (data_stall in the rows)"
-        checks.append(Check("note", text, "give the machine or container more CPUs, for example docker run --cpus 8"))
+        yield Check("note", text, "give the machine or container more CPUs, for example docker run --cpus 8")
     if accelerator and not host.all_processes_visible:
         where = f"a container ({host.container})" if host.container != "none" else "a separate process namespace"
         text = f"this is {where}: other programs' processes on the card cannot be seen, foreign_load is unknown"
-        checks.append(Check("note", text, "start it with docker run --pid=host (Kubernetes: hostPID: true)"))
+        yield Check("note", text, "start it with docker run --pid=host (Kubernetes: hostPID: true)")
+    if accelerator and host.in_wsl:
+        text = "this is WSL2: a full card uses the host's memory, many times slower, so trials leave a tenth of it free"
+        yield Check("note", text, "close programs of Windows that draw; for all of the card, start Linux itself")
     shared = host.shared_memory_bytes
     if shared is not None and shared < SMALL_SHARED_MEMORY_BYTES:
         text = f"/dev/shm has only {shared / 2**20:.0f} MiB: loader workers may crash with a bus error"
-        checks.append(Check("fix", text, "docker run --shm-size=8g, or --ipc=host"))
-    return checks or [Check("ok", "no problems on the host")]
+        yield Check("fix", text, "docker run --shm-size=8g, or --ipc=host")
 
 
 def of_switches(set_here: str) -> list[Check]:

@@ -34,7 +34,9 @@ class Row:
         "what the suite's models answer beside how fast they train: ladder, ablation, batch, stages, scaling, placing;"
         " published: a work's own runs, and in the same session those that it compares itself with",
     )
-    precision: str = column("case", "fp32, tf32, fp16, bf16, fp16-master, fp16-pure, bf16-pure", role=Role.CASE)
+    precision: str = column(
+        "case", "fp32, tf32, fp16, bf16, fp16-master, fp16-pure, bf16-pure, float8, int8-mixed", role=Role.CASE
+    )
     batch_size: int | None = number(
         "case",
         "samples",
@@ -211,11 +213,9 @@ class Row:
         "measurement", "", "calls that torch dispatched in one training step, views not counted", role=Role.FIGURE
     )
     odd_flops_share: float | None = figure(
-        "measurement",
-        "share",
-        "share of the FLOPs in products with a dimension (of a convolution: channels) that is no multiple of 8",
-        SHARE,
+        "measurement", "share", "share of the FLOPs in products with a size or channels not a multiple of 8", SHARE
     )
+    low_flops_share: float | None = figure("measurement", "share", "share of the FLOPs in float8 or int8", SHARE)
     measured_peak_flops: float | None = figure(
         "peak.flops_per_second",
         "FLOP/s",

@@ -12,7 +12,7 @@ from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
 from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite
-from gpubench.suite.precisions import PRECISIONS
+from gpubench.suite.precisions import LINEAR_ONLY, NO_LARGE_LINEAR, PRECISIONS, UNPROVED, means_something
 from gpubench.suite.suite import ParamValue, Suite
 from gpubench.suite.trial import Case
 
@@ -133,12 +133,14 @@ def choose_precisions(option: str, device: Device) -> list[str]:
         elif name == "mixed":
             names.append(device.mixed)
         elif name == "all":
-            names += [precision for precision in PRECISIONS if precision not in device.unsupported]
-        elif name in PRECISIONS:
+            supported = [precision for precision in PRECISIONS if precision not in device.unsupported]
+            names += [precision for precision in supported if means_something(precision, device.kind)]
+        elif name in PRECISIONS or name in UNPROVED:
             names.append(name)
         else:
             raise UserError(
-                f"--precision {name}: no such precision; there are {', '.join(PRECISIONS)}, and both, mixed, all"
+                f"--precision {name}: no such precision; there are {', '.join([*PRECISIONS, *UNPROVED])},"
+                " and both, mixed, all"
             )
     return list(dict.fromkeys(names))
 
@@ -203,6 +205,8 @@ def _refusal(suite: LoadedSuite, device: Device, precision: str, processes: int)
     """Return why the case cannot run, or an empty text."""
     if processes > 1 and not suite.suite.processes:
         return f"the suite {suite.name} trains in one process"
-    if not suite.suite.torch:
+    if not suite.suite.torch and precision not in UNPROVED:
         return ""
+    if precision in LINEAR_ONLY and suite.suite.large_linears is False:
+        return NO_LARGE_LINEAR
     return f"torch cannot compute on it: {device.problem}" if device.problem else device.unsupported.get(precision, "")

@@ -1,11 +1,27 @@
-"""Chooses the devices of a run, and checks that the machine has enough of them."""
+"""Chooses the devices of a run, checks that the machine has enough of them, and finds lost ones."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
 from gpubench.runner.options import Options
+from gpubench.suite.trial import Case
+
+
+class DeviceLost(Exception):
+    """A device of the run no longer computes: its driver lost it, or it left the bus."""
+
+
+def lost_device(before: Iterable[Device], now: Sequence[Device]) -> str:
+    """Return which accelerator of `before` torch does not compute on `now`, and why; empty if there is none."""
+    for device in before:
+        same = [other for other in now if (other.device_hash or other.device) == (device.device_hash or device.device)]
+        problem = same[0].problem if same else "torch does not list it any more"
+        if device.kind != "cpu" and not device.problem and problem:
+            return f"{device.device} ({device.card}) is lost: {problem}"
+    return ""
 
 
 def choose_devices(option: str, devices: Sequence[Device]) -> list[Device]:
@@ -35,6 +51,15 @@ def _refuse(option: str, device: Device) -> NoReturn:
         f"--device {option}: torch cannot compute on {device.device}, {device.card} ({device.problem});"
         " see `gpubench doctor`, or measure the CPU with --device cpu"
     )
+
+
+def with_devices(case: Case, devices: Sequence[Device]) -> Case:
+    """Return the case, refused if the machine lacks a device for one of the processes that its suite asks for."""
+    usable = {device.device for device in devices if not device.problem}
+    missing = [name for name in case.devices if name not in usable]
+    if not missing or case.refusal or case.processes == 1:
+        return case
+    return replace(case, refusal=f"it trains on {len(case.devices)} devices; this machine has no {', '.join(missing)}")
 
 
 def check_processes(

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 from gpubench.console import Screen
+from gpubench.errors import UserError
 from gpubench.hardware import environment as env
 from gpubench.hardware import host
 from gpubench.rows.row import Row
@@ -15,6 +16,7 @@ from gpubench.runner.batch.batches import CaseBatches
 from gpubench.runner.cases import recipes_of
 from gpubench.runner.cluster.machines import run_as_one_of
 from gpubench.runner.cluster.nodes import NodeLost, Nodes
+from gpubench.runner.devices import DeviceLost, lost_device
 from gpubench.runner.measure import Measure
 from gpubench.runner.options import SAMPLED_REPEATS, Options
 from gpubench.runner.process import RunChild, check_imports, describe
@@ -27,9 +29,11 @@ from gpubench.runner.signals import INTERRUPTED, STOPPED, Interrupts
 from gpubench.runner.template import Templates
 from gpubench.runner.warm_up import WarmUp
 from gpubench.suite import files
-from gpubench.suite.trial import GOOD, Measurement, Trial
+from gpubench.suite.trial import GOOD, Measurement, Status, Trial
 
 SOME_FAILED = 4
+FAILURES = 2
+"""After so many failed trials in a row a run checks its devices."""
 
 
 def run(
@@ -158,7 +162,7 @@ class TrialRunner:
     def __init__(
         self, session: Session, earlier: EarlierRun | None, run_child: RunChild, interrupts: Interrupts | None = None
     ) -> None:
-        self._session, self._earlier = session, earlier
+        self._session, self._earlier, self._run_child = session, earlier, run_child
         self._interrupts = interrupts or Interrupts()
         self._progress = TrialProgress()
         self._warm_up = WarmUp(session, run_child, self._progress.say)
@@ -173,6 +177,8 @@ class TrialRunner:
         self.rounds = Rounds(session, earlier, self._batches, self._progress, self._interrupts.check)
         self._written: set[str] = set()
         """Sessions of the written rows."""
+        self._failures = 0
+        """Failed trials in a row."""
 
     def run_all(self, file: RowsFile, console: Console) -> RunSummary:
         """Run every trial. Ctrl-C keeps the rows of finished trials and writes the others as interrupted."""
@@ -181,7 +187,7 @@ class TrialRunner:
             with self._progress:
                 for trial in self.rounds:
                     self._run_one(trial, file)
-        except (KeyboardInterrupt, NodeLost) as stop:
+        except (KeyboardInterrupt, NodeLost, DeviceLost) as stop:
             return self._stopped(stop, file, console)
         good = GOOD.issuperset([*self.rounds.statuses_before, *statuses])
         return RunSummary(0 if good else SOME_FAILED, self._session.path, frozenset(self._written))
@@ -199,14 +205,31 @@ class TrialRunner:
             file.append([row])  # one by one: a killed run loses nothing
             self._written.add(row.session)
             self.rounds.finished(trial, row)
+        if not case.refusal:
+            self._check_devices(row.status)
+
+    def _check_devices(self, status: str) -> None:
+        """Raise DeviceLost if FAILURES trials failed in a row and a device no longer computes; `status`: the last's."""
+        self._failures = self._failures + 1 if status in {"failed", "timed_out"} else 0
+        devices = self._session.devices.values()
+        if self._failures < FAILURES or all(device.kind == "cpu" for device in devices):
+            return
+        self._failures = 0
+        try:
+            lost = lost_device(devices, env.devices_of(describe(self._run_child)))
+        except UserError as error:
+            lost = str(error)
+        if lost:
+            raise DeviceLost(lost)
 
     def _stopped(self, stop: BaseException, file: RowsFile, console: Console) -> RunSummary:
         """Write a row for each trial that did not run, and print how to resume."""
-        path, lost = self._session.path, isinstance(stop, NodeLost)
+        path, lost = self._session.path, not isinstance(stop, KeyboardInterrupt)
         rest = self.rounds.unfinished()
         option = "" if path == self._session.options.out else f" with --out {path}"
         done = f"{self.rounds.tally(rest)} are in {path}; the same command{option} resumes"
-        why, now = Measurement("failed" if lost else "interrupted", str(stop) or STOPPED), _now()
+        status: Status = "failed" if isinstance(stop, NodeLost) else "interrupted"
+        why, now = Measurement(status, str(stop) or STOPPED), _now()
         with self._interrupts.held():
             file.append([self._row_of(trial, why, now) for trial in rest])
         console.print(f"{stop}; {done}" if lost else f"\nstopped: {done}", markup=False, soft_wrap=True)

@@ -18,7 +18,7 @@ from gpubench.hardware.telemetry import CardReader
 from gpubench.rows.params import params_text
 from gpubench.runner.cases import cases_of, choose_precisions, recipes_of
 from gpubench.runner.data import Data, find_data, find_weights, suited
-from gpubench.runner.devices import check_processes, choose_devices
+from gpubench.runner.devices import check_processes, choose_devices, with_devices
 from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.trial import Case
@@ -89,7 +89,7 @@ def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.Tor
         cards=cards,
         environment=environment,
         path=path,
-        cases=tuple(cases),
+        cases=tuple(with_devices(case, all_devices) for case in cases),
         data=data,
         id=options.session or secrets.token_hex(6),
     )

@@ -96,7 +96,7 @@ def benchstat(frame: Frame) -> str:
                 lines.append(f"{name}: {text}")
                 before[name] = text
         name = f"{_word(row['suite']).capitalize()}/model={_word(row['model'])}/precision={_word(row['precision'])}"
-        name += f"/batch={_word(row['batch_size'])}({_word(row['batch_policy'])})".replace("(", "-").replace(")", "")
+        name += f"/batch={_word(row['batch_size'])}-{_word(row['batch_policy'])}"
         name += f"/processes={1 if math.isnan(row['processes']) else row['processes']:.0f}"
         name += "".join(f"/{_word(f'{name}={value}')}" for name, value in params_of(row["params"]).items())
         for trial in rows.to_dict("records"):
@@ -119,11 +119,8 @@ def _dawnbench(frame: Frame, folder: Path) -> list[str]:
     if fit.empty:
         raise UserError("DAWNBench needs complete trainings with an accuracy: export rows of `gpubench run --full`")
     folder.mkdir(parents=True, exist_ok=True)
-    lines = (
-        []
-        if len(fit) == len(frame)
-        else [f"{len(frame) - len(fit)} row(s) left out: incomplete, or without an accuracy"]
-    )
+    unfit = len(frame) - len(fit)
+    lines = [f"{unfit} row(s) left out: incomplete, or without an accuracy"] if unfit else []
     for number, row in enumerate(fit.to_dict("records")):
         parts = ("gpubench", row["model"], row["card"], row["precision"], f"pytorch-{number}")
         stem = folder / "_".join(_word(part).replace("_", "-") for part in parts)
@@ -149,18 +146,11 @@ def _dawnbench(frame: Frame, folder: Path) -> list[str]:
         seconds = row["seconds"] if math.isnan(row["train_seconds"]) else row["train_seconds"]
         table = f"epoch\thours\ttop1Accuracy\n{epochs}\t{seconds / 3600!r}\t{row['accuracy'] * 100!r}\n"
         table = _epochs_tsv(str(row["table"])) or table
-        lines += _written(stem, json.dumps(about, indent=4) + "\n", table)
+        for suffix, text in (("json", json.dumps(about, indent=4) + "\n"), ("tsv", table)):
+            path = stem.with_name(f"{stem.name}.{suffix}")
+            path.write_bytes(text.encode())  # the same line ends on every system
+            lines.append(str(path))
     return lines
-
-
-def _written(stem: Path, about: str, table: str) -> list[str]:
-    """Write both files of an entry and return their paths."""
-    paths = []
-    for suffix, text in ((".json", about), (".tsv", table)):
-        path = stem.with_name(f"{stem.name}{suffix}")
-        path.write_bytes(text.encode())  # the same line ends on every system
-        paths.append(str(path))
-    return paths
 
 
 def _epochs_tsv(text: str) -> str:

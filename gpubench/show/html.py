@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import gpubench
 from gpubench.printed import shown
-from gpubench.show.numbers import interval_text, text_of
+from gpubench.show.numbers import filled_columns, interval_text, text_of
 from gpubench.studies.section import DECIDED, Column, Table, Value
 
 if TYPE_CHECKING:
@@ -34,10 +34,13 @@ class HtmlCell:
     kind: str = ""
     """CSS class."""
     href: str = ""
-    outside: bool = False
-    """Whether the link leaves the site."""
     bar: tuple[int, ...] = ()
     """Ends of the bar and of its interval, in percent of the cell's width."""
+
+    @property
+    def outside(self) -> bool:
+        """Whether the link leaves the site."""
+        return self.href.startswith("https:")
 
 
 @dataclass(frozen=True)
@@ -67,21 +70,18 @@ class Grid:
 
 def grid_of(table: Table) -> Grid:
     """Return the table as texts, without empty columns. Texts that are equal in all lines are in the caption."""
-    caption, kept = [], []
-    for at, column in enumerate(table.columns):
-        texts = {text_of(line[at], column) for line in table.lines}
-        if at and len(table.lines) > 1 and len(texts) == 1 and not column.unit:
-            caption += [f"{column.name} {text}" for text in texts if text]
-        elif texts - {""}:
-            kept.append(at)
-    columns = [table.columns[at] for at in kept]
-    lines = [HtmlLine([cell_of(line[at], table.columns[at]) for at in kept]) for line in table.lines]
-    return Grid(table.name, ", ".join([table.name, *caption]), columns, lines)
+    caption, cells = [table.name], []
+    columns: list[Column] = []
+    for column, values, texts in filled_columns(table):
+        if columns and len(texts) > 1 and len(set(texts)) == 1 and not column.unit:
+            caption.append(f"{column.name} {texts[0]}")
+        else:
+            columns.append(column)
+            cells.append([cell_of(value, column) for value in values])
+    return Grid(table.name, ", ".join(caption), columns, [HtmlLine(line) for line in zip(*cells, strict=True)])
 
 
-def cell_of(
-    value: Value, column: Column, href: str = "", *, outside: bool = False, bar: tuple[int, ...] = ()
-) -> HtmlCell:
+def cell_of(value: Value, column: Column, href: str = "", *, bar: tuple[int, ...] = ()) -> HtmlCell:
     """Return the cell of a value, with a link if there is an `href`."""
     return HtmlCell(
         text=text_of(value, column),
@@ -89,7 +89,6 @@ def cell_of(
         value=repr(value) if column.unit == "bytes" else "",
         kind=str(value) if value in DECIDED else "note" if column.note else "",
         href=href,
-        outside=outside,
         bar=bar,
     )
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from gpubench.show.numbers import significant
 from gpubench.show.terminal import table_lines
@@ -139,13 +140,8 @@ def blocks_of(layers: Sequence[Layer]) -> list[Block]:
             groups[-1].append(layer)
         else:
             groups.append([layer])
-    blocks: list[Block] = []
-    for block in (Block(tuple(group)) for group in groups):
-        if blocks and _facts(replace(blocks[-1], times=1)) == _facts(block):
-            blocks[-1] = replace(blocks[-1], times=blocks[-1].times + 1)
-        else:
-            blocks.append(block)
-    return blocks
+    repeated = [list(alike) for _, alike in groupby((Block(tuple(group)) for group in groups), key=_facts)]
+    return [replace(alike[0], times=len(alike)) for alike in repeated]
 
 
 def _facts(block: Block) -> tuple[object, ...]:

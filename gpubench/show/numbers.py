@@ -1,12 +1,22 @@
 """Numbers as text, rounded to their significant digits. Every module that shows results calls it."""
 
 import math
+from collections.abc import Iterator
 
 from gpubench.printed import size_text
-from gpubench.studies.section import Column, Estimate, Value
+from gpubench.studies.section import Column, Estimate, Table, Value
 
 LEAST_P = 0.0001
 """Smaller p values are shown as `<0.0001`."""
+
+
+def filled_columns(table: Table) -> Iterator[tuple[Column, list[Value], list[str]]]:
+    """Yield each column that is not empty, with its values and their texts."""
+    for at, column in enumerate(table.columns):
+        values = [line[at] for line in table.lines]
+        texts = [text_of(value, column) for value in values]
+        if any(texts):
+            yield column, values, texts
 
 
 def text_of(value: Value, column: Column) -> str:

@@ -1,15 +1,14 @@
 """Results as lines of text for a terminal: one screen of 80 columns, or every section in full. The commands call it."""
 
-import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 
 from rich.cells import cell_len
 
 from gpubench.printed import duration, shortened, shown
-from gpubench.show.numbers import interval_text, significant, text_of
-from gpubench.show.wrap import WIDTH, cut, fitted, line_width, wrapped
-from gpubench.studies.section import BOUND, Answer, Column, Result, Section, Table
+from gpubench.show.numbers import filled_columns, interval_text, significant
+from gpubench.show.wrap import WIDTH, cut, fitted, indented, line_width, wrapped
+from gpubench.studies.section import Answer, Column, Result, Section, Table
 from gpubench.studies.words import PROJECTED, gain, read_of, sides_of
 
 LINES = 25
@@ -25,12 +24,6 @@ KEYS = 3
 """Maximum number of key columns: the first columns, which identify a line."""
 LONGEST = 34
 """Width of a text, in characters, in a table that would be too wide."""
-LEGEND = {
-    "^~": "~: projected from a sample.",
-    r"\*$": "*: has a caveat.",
-    "#": "#: number of the card or machine, where several have that name.",
-}
-"""Explanation of each sign in a table of results, by the pattern that matches the sign."""
 CHARTS = "Charts: --charts DIR. HTML page: gpubench report FILES."
 
 
@@ -91,14 +84,7 @@ def _section(section: Section, width: int, every_table: bool) -> Iterator[str]:
 def _items(texts: Sequence[str], width: int) -> Iterator[str]:
     """Return each text as an item of a list."""
     for text in texts:
-        yield from _indented("- ", text, width)
-
-
-def _indented(head: str, text: str, width: int) -> Iterator[str]:
-    """Return the text after `head`, further lines indented as far as the first."""
-    first, *more = wrapped(text, width - len(head))
-    yield head + first
-    yield from (" " * len(head) + line for line in more)
+        yield from indented("- ", text, width)
 
 
 def table_lines(table: Table, width: int) -> list[str]:
@@ -109,10 +95,9 @@ def table_lines(table: Table, width: int) -> list[str]:
     """
     head, notes, marks = [table.name], dict[str, str](), [""] * len(table.lines)
     columns: list[tuple[Column, list[str]]] = []
-    for at, column in enumerate(table.columns):
-        values = [line[at] for line in table.lines]
-        texts = [shown(text_of(value, column)) for value in values]
-        if not any(texts):
+    for at, (column, values, texts) in enumerate(filled_columns(table)):
+        texts = list(map(shown, texts))
+        if column.detail:
             continue
         if column.note:
             marks = [notes.setdefault(text, _mark(len(notes))) if text else "" for text in texts]
@@ -129,7 +114,7 @@ def table_lines(table: Table, width: int) -> list[str]:
     lines = wrapped(", ".join(head), width)
     for block in _blocks(columns, width):
         lines += block
-    return lines + [line for text, mark in notes.items() for line in _indented(f"  {mark}: ", text, width)]
+    return lines + [line for text, mark in notes.items() for line in indented(f"  {mark}: ", text, width)]
 
 
 def _belongs_in_heading(texts: Sequence[str], column: Column, at: int) -> bool:
@@ -149,30 +134,21 @@ def _blocks(columns: Sequence[tuple[Column, list[str]]], width: int) -> Iterator
     """Return the lines of each block; every block fits into `width` and begins with the key columns."""
     if not columns:
         return
-    widths = [_widest(*column) for column in columns]
+    widths = [max(cell_len(column.name), *map(cell_len, texts)) for column, texts in columns]
     if sum(widths) + 2 * len(widths) > width:
         widths = [min(wide, LONGEST, max(width - 16, 10)) for wide in widths]
-    keys = _keys(columns, widths, width)
-    rest = list(range(keys, len(columns)))
-    while True:
-        chosen = list(range(keys))
-        used = sum(widths[at] + 2 for at in chosen) - 1
-        while rest and (len(chosen) == keys or used + 2 + widths[rest[0]] <= width):
-            used += 2 + widths[rest[0]]
-            chosen.append(rest.pop(0))
-        block = [columns[at] for at in chosen]
-        block_widths = [widths[at] for at in chosen]
-        right = [bool(column.unit) for column, _ in block]
-        yield [
-            *_folded([column.name for column, _ in block], block_widths, right, width),
-            *(
-                line
-                for at in range(len(columns[0][1]))
-                for line in _folded([texts[at] for _, texts in block], block_widths, right, width)
-            ),
-        ]
-        if not rest:
-            return
+    keys = list(range(_keys(columns, widths, width)))
+    blocks = [keys]
+    for at in range(len(keys), len(columns)):
+        if blocks[-1] == keys or sum(widths[other] + 2 for other in [*blocks[-1], at]) - 1 <= width:
+            blocks[-1] = [*blocks[-1], at]
+        else:
+            blocks.append([*keys, at])
+    for block in blocks:
+        right = [bool(columns[at][0].unit) for at in block]
+        heads, texts = [columns[at][0].name for at in block], [columns[at][1] for at in block]
+        lines = [heads, *zip(*texts, strict=True)]
+        yield [part for line in lines for part in _folded(line, [widths[at] for at in block], right, width)]
 
 
 def _keys(columns: Sequence[tuple[Column, list[str]]], widths: Sequence[int], width: int) -> int:
@@ -184,11 +160,6 @@ def _keys(columns: Sequence[tuple[Column, list[str]]], widths: Sequence[int], wi
         if len(set(zip(*(texts for _, texts in chosen), strict=True))) == len(chosen[0][1]):
             return count
     return KEYS
-
-
-def _widest(column: Column, texts: Sequence[str]) -> int:
-    """Return the width of the longest cell of a column with its heading, in characters."""
-    return max(cell_len(column.name), *map(cell_len, texts))
 
 
 def _folded(texts: Sequence[str], widths: Sequence[int], right: Sequence[bool], width: int) -> Iterator[str]:
@@ -248,7 +219,7 @@ def _padded(text: str, width: int, *, right: bool) -> str:
 
 
 def cells_of(result: Result) -> tuple[str, str, str, str, str]:
-    """Return the line of a result in a table: value, interval, verdict, what, from. LEGEND explains the signs."""
+    """Return the line of a result in a table: value, interval, verdict, what, from. `legend` explains the signs."""
     interval = f"{gain(result.interval[0])}-{gain(result.interval[1])}" if result.interval else ""
     place = f" on {result.place}" if result.place else ""
     line = (
@@ -268,12 +239,12 @@ def _from(result: Result, on: str) -> str:
 
 def legend(results: Sequence[Result]) -> list[str]:
     """Return the explanation of each sign in a table of these results."""
-    cells = [cells_of(result) for result in results]
-    return [
-        explanation
-        for sign, explanation in LEGEND.items()
-        if any(re.search(sign, text) for line in cells for text in (line[0], line[2], line[3]))
-    ]
+    signs = {
+        "~: projected from a sample.": any(result.projected for result in results),
+        "*: has a caveat.": any(result.caveats for result in results),
+        "#: number of the card or machine, where several have that name.": any("#" in cells_of(r)[3] for r in results),
+    }
+    return [explanation for explanation, is_there in signs.items() if is_there]
 
 
 def _by_model(results: Sequence[Result], figure: Callable[[float], str], unit: str, width: int) -> list[str]:
@@ -355,10 +326,8 @@ def _tail(answer: Answer, results: Sequence[Result], width: int, *, in_full: boo
         parts.append(f"{more} more result{plural}: --all." if more else "Every case: --all.")
         suites = list(dict.fromkeys(result.suite for result in answer.results))
         parts += [f"One suite: --only {fitted(suites[0], 20)}."] if len(suites) > 1 else []
-        explained = frozenset[int]().union(
-            *(result.cases for result in answer.results if result.subject.startswith(BOUND))
-        )
-        parts += ["Why: --only roofline."] if any(result.cases & explained for result in results) else []
+        explained = [result.cases for result in answer.results if result.says_why]
+        parts += ["Why: --only roofline."] if any(shown.cases & why for shown in results for why in explained) else []
     yield from wrapped(" ".join(parts), width)
     if width >= NARROW and any(result.baseline for result in results):
         better = "faster" if answer.gain == "speedup" else "better"

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpubench.rows.read import shown
 from gpubench.rows.spreadsheet import csv_text
-from gpubench.show.numbers import interval_text, text_of
+from gpubench.show.numbers import filled_columns, interval_text
 from gpubench.show.terminal import cells_of, legend
 from gpubench.studies.section import Answer, Estimate, Result, Section, Table, flat
 from gpubench.studies.words import read_of
@@ -131,21 +131,14 @@ def as_markdown(answer: Answer) -> str:
 
 def _markdown_table(table: Table) -> str:
     """Estimates with their interval in brackets; columns without anything in them are left out."""
-    texts = []
-    for line in table.lines:
-        cells = []
-        for value, column in zip(line, table.columns, strict=True):
-            ends = interval_text(value, column)
-            cells.append(f"{text_of(value, column)} ({ends})" if ends else text_of(value, column))
-        texts.append(cells)
-    if not texts:
-        return ""
-    used = [at for at in range(len(table.columns)) if any(line[at] for line in texts)]
-    columns = [table.columns[at] for at in used]
-    heads = [column.name if column.level == 95 else f"{column.name} ({column.level}%)" for column in columns]
-    numbers = {head for head, column in zip(heads, columns, strict=True) if column.unit}
-    lines = [[line[at] for at in used] for line in texts]
-    return f"{_escaped(table.name)}:\n\n{_grid(heads, lines, numbers)}"
+    heads, numbers, columns = [], set(), []
+    for column, values, texts in filled_columns(table):
+        heads.append(column.name if column.level == 95 else f"{column.name} ({column.level}%)")
+        numbers |= {heads[-1]} if column.unit else set()
+        ends = [interval_text(value, column) for value in values]
+        columns.append([f"{text} ({end})" if end else text for text, end in zip(texts, ends, strict=True)])
+    lines = [list(line) for line in zip(*columns, strict=True)]
+    return f"{_escaped(table.name)}:\n\n{_grid(heads, lines, numbers)}" if lines else ""
 
 
 def _grid(header: list[str], lines: list[list[str]], right: set[str]) -> str:

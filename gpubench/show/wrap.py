@@ -1,6 +1,7 @@
 """Wraps and shortens texts to the width of the terminal. `terminal`, `network` and the commands call it."""
 
 import shutil
+from collections.abc import Iterator
 
 from rich.cells import cell_len
 
@@ -26,6 +27,13 @@ def wrapped(text: str, width: int | None = None) -> list[str]:
         else:
             line = f"{line} {word}" if line else word
     return [cut(line, width) for line in [*lines, line]]
+
+
+def indented(head: str, text: str, width: int | None = None) -> Iterator[str]:
+    """Yield the lines of a text after `head`, further lines indented as far as the first."""
+    first, *more = wrapped(text, (width or line_width()) - len(head))
+    yield head + first
+    yield from (" " * len(head) + line for line in more)
 
 
 def fitted(text: str, width: int) -> str:

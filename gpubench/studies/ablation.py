@@ -1,6 +1,7 @@
 """Ablations: the speedup of each change over the plain pipeline of its session, and the figure that explains it."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from gpubench.analysis.compare import Compared, Workload
 from gpubench.analysis.groups import Group
@@ -9,7 +10,7 @@ from gpubench.analysis.metrics import Metric
 from gpubench.analysis.verdicts import Comparison
 from gpubench.studies import words
 from gpubench.studies.cases import behind, cases_table, evidence_table, known
-from gpubench.studies.pairs import compares_more, is_change
+from gpubench.studies.pairs import compares_more, is_change, pair_result
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Result, Section, Table, Value
 
 
@@ -37,26 +38,10 @@ def sections(compared: Compared) -> Iterator[Section]:
 
 
 def _result(c: Comparison, metric: Metric) -> Result:
-    gain = metric.gain_of(c.ratio)
-    name = words.name(c.subject_name)
-    place = c.subject.label
-    return Result(
-        kind="ablation",
-        suite=c.subject.suite,
-        subject=c.subject_name,
-        baseline=PLAIN,
-        value=gain.value,
-        interval=gain.interval,
-        verdict=metric.word_of(c.verdict),
-        trials=(c.subject.trials, c.other.trials),
-        said=f"{words.better(name, PLAIN, gain.value, c.verdict, metric)} on {words.name(place)}",
-        origin=f"{c.subject.precision}, {c.subject.suite}",
-        place=place,
-        facts=words.facts_of(c.other),
-        caveats=words.caveats_of((c.subject, c.other)),
-        projected="projected" in {c.subject.measured, c.other.measured},
-        cases=c.subject.cases | c.other.cases,
-    )
+    """Return the result of one change, named by the subject alone."""
+    result = pair_result([c], c.subject.label, "", "", metric)
+    origin = f"{c.subject.precision}, {c.subject.suite}"
+    return replace(result, kind="ablation", models=("",), origin=origin, facts=words.facts_of(c.other), charts=())
 
 
 def _groups(workload: Workload, metric: Metric) -> tuple[Table, ...]:

@@ -11,7 +11,7 @@ from gpubench.errors import UserError
 from gpubench.rows.params import params_of
 from gpubench.rows.read import Loaded
 from gpubench.studies import ablation, batch, buyer, goals, ladder, pairs, roofline, scaling, words
-from gpubench.studies.section import Answer, Bars, Result, Section, Table, Value, in_order
+from gpubench.studies.section import Answer, Bars, Result, Section, Value, in_order
 
 STUDIES: dict[str, Callable[[Compared], Iterator[Section]]] = {
     "pairs": pairs.sections,
@@ -54,8 +54,10 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
         return int(rows.isin(cases).sum())
 
     gains = [result for result in results if not result.says_why]
+    lost = dict.fromkeys(line for workload in compared.workloads for line in pairs.without_compared(workload, compared))
+    why_nothing = "; ".join(lost) or f"no two rows differ in {' or '.join(compared.axes)} alone"
     return Answer(
-        headline=headline(gains) if gains else f"Nothing here can be compared: {_why_nothing(compared)}.",
+        headline=headline(gains) if gains else f"Nothing here can be compared: {why_nothing}.",
         results=tuple(results),
         sections=tuple(sections),
         gain=compared.metric.gain,
@@ -78,11 +80,6 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
 def count_files(paths: Sequence[Path]) -> int:
     """Return the number of CSV files, those in given folders included."""
     return sum(len(list(path.glob("*.csv"))) if path.is_dir() else 1 for path in paths)
-
-
-def _why_nothing(compared: Compared) -> str:
-    lost = dict.fromkeys(line for workload in compared.workloads for line in pairs.without_compared(workload, compared))
-    return "; ".join(lost) or f"no two rows differ in {' or '.join(compared.axes)} alone"
 
 
 def _rule(metric: Metric) -> str:
@@ -210,7 +207,9 @@ def only(answer: Answer, wish: str) -> Answer:
     else:
         chosen = [about for section in answer.sections if (about := _about(section, wanted)) is not None]
     if not chosen:
-        cards = {name for section in answer.sections for table in section.tables for name in _cards_in(table)}
+        tables = [table for section in answer.sections for table in section.tables]
+        places = [(table, at) for table in tables for at, column in enumerate(table.columns) if column.name == "card"]
+        cards = {str(line[at]) for table, at in places for line in table.lines}
         there = [*sorted(suites), *sorted(studies - suites), *sorted(cards)]
         raise UserError(f"--only {wish}: there is {', '.join(there)}{did_you_mean(wish, there)}")
     results = in_order([result for section in chosen for result in section.results])
@@ -235,15 +234,6 @@ def _about(section: Section, card: str) -> Section | None:
         tables += [replace(table, lines=lines)] if lines else [table] if results and not at else []
     if not (results or tables):
         return None
-    charts = tuple(chart for chart in section.charts if results or _shows(chart, card))
+    charts = tuple(c for c in section.charts if results or fits(bar.name for group in c.groups for bar in group.bars))
     left_out = tuple(line for line in section.left_out if card in line.lower())
     return replace(section, results=results, tables=tuple(tables), charts=charts, left_out=left_out)
-
-
-def _cards_in(table: Table) -> Iterator[str]:
-    at = [n for n, column in enumerate(table.columns) if column.name == "card"]
-    yield from (str(line[n]) for line in table.lines for n in at)
-
-
-def _shows(chart: Bars, card: str) -> bool:
-    return any(card in bar.name.lower() for group in chart.groups for bar in group.bars)

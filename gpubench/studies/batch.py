@@ -17,7 +17,7 @@ from gpubench.rows.params import params_of, params_without
 from gpubench.rows.table import BROKEN, number
 from gpubench.studies import words
 from gpubench.studies.cases import behind
-from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table
+from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table, Value
 from gpubench.suite.trial import TRAINED
 
 NOT_CHOSEN = {"", "0", "0.0"}
@@ -104,21 +104,21 @@ def _fastest(group: Group, curve: RateByBatch) -> Result:
     least, best = min(curve), max(curve, key=lambda batch: curve[batch][0])
     gain = curve[best][0] / curve[least][0]
     where = f"on {words.name(group.label)} in {group.precision}"
-    return Result(
-        kind="batch",
-        suite=group.suite,
-        subject=f"batch {best:,}",
+    said = f"Batch {best:,} trains {words.times(gain)} as fast as batch {least:,} {where}"
+    return words.result_of(
+        [group],
+        "batch",
+        f"batch {best:,}",
+        gain,
+        said,
         baseline=f"{least:,}",
-        value=gain,
         verdict="one run",
-        models=(group.model,),
         trials=(1, 1),
-        said=f"Batch {best:,} trains {words.times(gain)} as fast as batch {least:,} {where}",
         origin=f"{group.precision}, {group.suite}",
         precision=group.precision,
         place=group.label,
-        facts=words.facts_of(group),
-        cases=group.cases,
+        caveats=(),
+        projected=False,
     )
 
 
@@ -190,23 +190,11 @@ def _accuracy_section(suite: str, rows: pd.DataFrame) -> Section:
         Column("trials", "count"),
         Column("notes", note=True),
     )
-    table = tuple(
-        (
-            *(
-                name,
-                s.batch,
-                s.lr,
-                s.accuracy,
-                (s.accuracy - line[0].accuracy) * 100,
-                s.seconds,
-                s.rate,
-                s.trials,
-            ),
-            "; ".join(words.marked(s.marks, s.trials)),
-        )
-        for name, line in lines.items()
-        for s in line
-    )
+    table: list[tuple[Value, ...]] = []
+    for name, line in lines.items():
+        for s in line:
+            change, notes = (s.accuracy - line[0].accuracy) * 100, "; ".join(words.marked(s.marks, s.trials))
+            table.append((name, s.batch, s.lr, s.accuracy, change, s.seconds, s.rate, s.trials, notes))
     sizes = [s for line in lines.values() for s in line]
     marks = words.marked(sum((s.marks for s in sizes), Counter[str]()), sum(s.trials for s in sizes), "runs ")
     where = words.listed(map(words.data_name, sorted(rows["data"].unique())))
@@ -224,7 +212,7 @@ def _accuracy_section(suite: str, rows: pd.DataFrame) -> Section:
         cases=cases,
     )
     results = tuple(_accuracy_result(suite, name, line, cases) for name, line in lines.items() if len(line) > 1)
-    title, tables = f"{suite}: accuracy as the batch grows", (Table("accuracy by batch", columns, table),)
+    title, tables = f"{suite}: accuracy as the batch grows", (Table("accuracy by batch", columns, tuple(table)),)
     return Section("batch", suite, title, results, tables, (chart,), cases=cases)
 
 

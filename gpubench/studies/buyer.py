@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared
@@ -89,24 +90,22 @@ def _result(
     # Of two comparisons none of which is judged alone, this one is not either.
     unlike = next((c.verdict for pair in pairs for c in pair if c.verdict == CONFLICT or c.is_unlike), "")
     said = f"{subject} {'may train' if unlike else 'trains'} {much} as fast as {words.name(base[0])} in {base[1]}"
-    return Result(
-        kind="buyer",
-        suite=groups[0].suite,
-        subject=_name(best),
+    return words.result_of(
+        groups,
+        "buyer",
+        _name(best),
+        value,
+        said + ", depending on the model" * wide,
         baseline=_name(base),
-        value=value,
         verdict=unlike or ("one run" if min(trials) == 1 else "no test"),
         models=tuple(models),
         trials=trials,
-        said=said + ", depending on the model" * wide,
         figure=f"{words.gain(ends[0])}-{words.gain(ends[1])}" if wide else "",
         facts=words.facts_of(groups[0]) | {"batch": " ".join(_batch(groups[1])), "precision": groups[0].precision},
         differences=tuple(dict.fromkeys(differences_of([comparison for pair in pairs for comparison in pair]))),
         caveats=(*[f"the mean is {words.gain(value)}"] * wide, *words.caveats_of(groups)),
-        projected=any(group.measured == "projected" for group in groups),
         parts=parts,
         cases=behind(group for sides in models.values() for group in sides.values()),
-        source=groups[0].source,
     )
 
 
@@ -140,6 +139,7 @@ def _charts(result: Result, models: Mapping[str, Mapping[Side, Group]], sides: S
     """Yield the seconds of all sides by model, and the same relative to the base."""
     stem = words.slug(f"{result.suite} {result.subject} over {result.baseline}")
     foot = words.origin([group for groups in models.values() for group in groups.values()])
+    bars = partial(Bars, title=result.said, winner=result.subject, foot=foot, cases=result.cases)
     for kind, unit, what in (
         ("seconds", "s", f"Seconds for a full run of {result.suite}; lower is better"),
         ("relative", "ratio", f"Time relative to {result.baseline}; lower is better"),
@@ -148,18 +148,9 @@ def _charts(result: Result, models: Mapping[str, Mapping[Side, Group]], sides: S
         for part in result.parts:
             scale = 1 / part.baseline if kind == "relative" else 1.0
             groups = models[part.model]
-            bars = [_bar(side, groups.get(side), scale) for side in sides]
-            bar_groups.append(BarGroup(part.model, tuple(bars), f"{words.gain(part.value)}x"))
-        yield Bars(
-            f"{stem}-{kind}",
-            result.said,
-            what,
-            tuple(bar_groups),
-            unit,
-            winner=result.subject,
-            foot=foot,
-            cases=result.cases,
-        )
+            of_sides = tuple(_bar(side, groups.get(side), scale) for side in sides)
+            bar_groups.append(BarGroup(part.model, of_sides, f"{words.gain(part.value)}x"))
+        yield bars(f"{stem}-{kind}", subtitle=what, groups=tuple(bar_groups), unit=unit)
 
 
 def _bar(side: Side, group: Group | None, scale: float) -> Bar:

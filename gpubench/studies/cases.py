@@ -18,12 +18,6 @@ def behind(groups: Iterable[Group]) -> frozenset[int]:
     return frozenset(number for group in groups for number in group.cases)
 
 
-def value_column(metric: Metric) -> Column:
-    """Return the column of the compared metric."""
-    better: Literal["higher", "lower"] = "higher" if metric.inverse else "lower"
-    return Column(metric.title, metric.unit, better, places=2 if metric.unit == "share" else None)
-
-
 def estimate(group: Group, metric: Metric = SECONDS) -> Value:
     """Return a group's median with its interval, or its status if it has no values."""
     if not group.values:
@@ -46,12 +40,13 @@ def known(value: float) -> float | None:
 
 def cases_table(groups: Sequence[Group], metric: Metric) -> Table:
     """Return the table of cases; a case without a figure shows its status."""
+    better: Literal["higher", "lower"] = "higher" if metric.inverse else "lower"
     columns = [
         Column("model"),
         Column("card"),
         Column("precision"),
         Column("batch"),
-        value_column(metric),
+        Column(metric.title, metric.unit, better, places=2 if metric.unit == "share" else None),
         Column("samples/s", "samples/s", "higher"),
         Column("trials", "count"),
         *(Column(about.title, about.unit or name, about.better, places=2) for name, about in SHOWN_QUALITIES.items()),

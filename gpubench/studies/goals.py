@@ -4,7 +4,6 @@ A work is the rows of one `session` that name the study `published`. Its authors
 row. The other rows are from other machines, so no result here has a verdict.
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -27,31 +26,33 @@ STUDY = "published"
 SECONDS, MINUTES = 180, 7200
 """Times below which seconds are shown, and minutes, in seconds."""
 Row = Mapping[str, Any]
+Best = tuple[str, Epoch, float]
+"""The name of an accuracy, its best epoch and value."""
 
 
 def epoch_sections(compared: Compared) -> Iterator[Section]:
     """Yield the accuracy of each epoch, a section per suite; only for the metric seconds."""
     if not compared.is_usual:
         return
-    runs: dict[str, list[tuple[Group, list[Epoch]]]] = defaultdict(list)
+    runs: dict[str, list[tuple[Group, list[Epoch], Best]]] = defaultdict(list)
     for workload in compared.workloads:
         for group in workload.cases:
             epochs = epochs_in(group.row["table"])
-            if group.status in TRAINED and len(epochs) > 1 and _best(epochs):
-                runs[group.suite].append((group, epochs))
+            if group.status in TRAINED and len(epochs) > 1 and (best := _best(epochs)):
+                runs[group.suite].append((group, epochs, best))
     for suite, trained in runs.items():
         names = Counter[str]()
         tables, results = [], []
-        for group, epochs in trained:
+        for group, epochs, best in trained:
             name = f"epochs of {group.model}, {group.precision}, {_where(group)}"
             names[name] += 1
             tables.append(_epoch_table(f"{name} ({names[name]})" if names[name] > 1 else name, epochs))
-            results.append(_epoch_result(group, epochs))
-        cases = behind(group for group, _ in trained)
+            results.append(_epoch_result(group, best))
+        cases = behind(group for group, *_ in trained)
         yield Section("epochs", suite, f"{suite}: accuracy by epoch", tuple(results), tuple(tables), cases=cases)
 
 
-def _best(epochs: Sequence[Epoch]) -> tuple[str, Epoch, float] | None:
+def _best(epochs: Sequence[Epoch]) -> Best | None:
     """Return the name of the accuracy (top-5 if known), its best epoch and value; None if there is no accuracy."""
     for quality, name in NAMES.items():
         shares = [(epoch, share) for epoch in epochs if (share := getattr(epoch, quality)) is not None]
@@ -62,7 +63,7 @@ def _best(epochs: Sequence[Epoch]) -> tuple[str, Epoch, float] | None:
 
 def _where(group: Group) -> str:
     many = f"{group.processes:.0f} x " if group.processes > 1 else ""
-    return f"{many}{group.label}"
+    return f"{many}{words.name(group.label)}"
 
 
 def _epoch_table(name: str, epochs: Sequence[Epoch]) -> Table:
@@ -77,19 +78,13 @@ def _epoch_table(name: str, epochs: Sequence[Epoch]) -> Table:
     )
 
 
-def _epoch_result(group: Group, epochs: Sequence[Epoch]) -> Result:
+def _epoch_result(group: Group, best: Best) -> Result:
     """Return the best accuracy, and after how many hours it was reached."""
-    quality, epoch, share = _best(epochs) or ("accuracy", epochs[-1], math.nan)
+    quality, epoch, share = best
     when = f"after epoch {epoch.number}, {epoch.hours:.3g} h,"
-    return words.result_of(
-        group,
-        "epochs",
-        f"{quality} {when} {group.model} on {_where(group)}",
-        share,
-        said=f"{group.model} has {share:.1%} {quality} {when} on {_where(group)}",
-        origin=group.precision,
-        figure=f"{share:.1%}",
-    )
+    subject = f"{quality} {when} {group.model} on {_where(group)}"
+    said = f"{group.model} has {share:.1%} {quality} {when} on {_where(group)}"
+    return words.result_of([group], "epochs", subject, share, said, origin=group.precision, figure=f"{share:.1%}")
 
 
 def stage_sections(compared: Compared) -> Iterator[Section]:
@@ -107,17 +102,11 @@ def stage_sections(compared: Compared) -> Iterator[Section]:
 def _stage_result(group: Group, stages: Sequence[tuple[int, float]]) -> Result:
     hours = group.median / 3600
     parts = ", ".join(f"{_time_text(spent, hours)} at {size} px" for size, spent in stages)
-    many = f"{group.processes:.0f} x " if group.processes > 1 else ""
     whole = _time_text(hours, hours)
-    return words.result_of(
-        group,
-        "stages",
-        f"{group.model} on {_where(group)}",
-        hours,
-        said=f"{group.model} in {group.precision} takes {whole} on {many}{words.name(group.label)}: {parts}",
-        origin=f"{group.precision}, {len(stages)} image sizes",
-        figure=whole,
-    )
+    said = f"{group.model} in {group.precision} takes {whole} on {_where(group)}: {parts}"
+    origin = f"{group.precision}, {len(stages)} image sizes"
+    subject = f"{group.model} on {_where(group)}"
+    return words.result_of([group], "stages", subject, hours, said, origin=origin, figure=whole)
 
 
 def published_sections(compared: Compared) -> Iterator[Section]:
@@ -135,7 +124,7 @@ def published_sections(compared: Compared) -> Iterator[Section]:
 
 def _sooner(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
     """Yield a result per run of others: the author's run of the same model against it, else the author's fastest."""
-    timed = _timed(lines)
+    timed = [line for line in lines if PLAUSIBLE_SECONDS[0] <= line["seconds"] <= PLAUSIBLE_SECONDS[1]]
     authors = [line for line in timed if line["source"] == lines[0]["source"]]
     for other in timed:
         same = [line for line in authors if line["model"] == other["model"]] or authors
@@ -204,22 +193,16 @@ def _table(lines: Sequence[Row]) -> Table:
         Column("dollars", "dollars", "lower"),
         Column("notes", note=True),
     )
-    shown = [line for line in lines if line["seconds"] > 0 or line["accuracy"] > 0]
-    return Table("published", columns, tuple(map(_table_line, shown)))
-
-
-def _table_line(line: Row) -> tuple[Value, ...]:
-    shares, figures = (
-        [known(float(line[name])) for name in names] for names in (("accuracy", "top5"), ("epochs", "dollars"))
-    )
-    return (
-        *(str(line["model"]), _machines(line), words.author(line["source"]), known(line["seconds"] / 60)),
-        *(*shares, known(_images_a_step(line)), *figures, str(line["reason"])),
-    )
-
-
-def _timed(lines: Sequence[Row]) -> list[Row]:
-    return [line for line in lines if PLAUSIBLE_SECONDS[0] <= line["seconds"] <= PLAUSIBLE_SECONDS[1]]
+    table: list[tuple[Value, ...]] = []
+    for line in lines:
+        if not (line["seconds"] > 0 or line["accuracy"] > 0):
+            continue
+        stated = params_of(line["params"]).get("global_batch", "")
+        images = float(stated) if stated.isdecimal() else float(line["batch_size"] * line["processes"])
+        figures = (line["seconds"] / 60, line["accuracy"], line["top5"], images, line["epochs"], line["dollars"])
+        names = (str(line["model"]), _machines(line), words.author(line["source"]))
+        table.append((*names, *(known(float(figure)) for figure in figures), str(line["reason"])))
+    return Table("published", columns, tuple(table))
 
 
 def _machines(line: Row) -> str:
@@ -238,11 +221,6 @@ def _time(line: Row) -> str:
 def _accuracy(line: Row) -> str:
     share, name = (line["accuracy"], "") if line["accuracy"] > 0 else (line["top5"], " top-5")
     return f"{share:.1%}{name}" if share > 0 else ""
-
-
-def _images_a_step(line: Row) -> float:
-    stated = params_of(line["params"]).get("global_batch", "")
-    return float(stated) if stated.isdecimal() else float(line["batch_size"] * line["processes"])
 
 
 def _time_text(hours: float, whole_hours: float) -> str:

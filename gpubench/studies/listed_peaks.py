@@ -3,6 +3,7 @@
 `gpubench peak`, the studies and `submit` look them up.
 """
 
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -46,15 +47,10 @@ def find(name: str, memory_bytes: float | None) -> ListedCard | None:
     """
     plain = name.strip().removeprefix("NVIDIA ")
     for card in cards():
-        if re.fullmatch(card.match, plain, re.IGNORECASE) and _has_memory(card, memory_bytes):
+        least, most = card.memory_gib or (0.0, math.inf)
+        if re.fullmatch(card.match, plain, re.IGNORECASE) and least <= (memory_bytes or 0) / GIB <= most:
             return card
     return None
-
-
-def _has_memory(card: ListedCard, memory_bytes: float | None) -> bool:
-    if card.memory_gib is None:
-        return True
-    return bool(memory_bytes) and card.memory_gib[0] <= (memory_bytes or 0) / GIB <= card.memory_gib[1]
 
 
 @cache

@@ -5,6 +5,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from gpubench.analysis.compare import Compared, Workload
 from gpubench.analysis.groups import Group
@@ -36,19 +37,10 @@ def pictures(result: Result, groups: Sequence[Group]) -> tuple[Bars, ...]:
     recipe = f"{_recipe(result, groups)}{f', {words.PROJECTED}' * result.projected}"
     times = f"Seconds for {recipe}; lower is better"
     speedups = f"Speedup over {result.baseline}, {recipe}; above 1 is faster"
-    foot = words.origin(groups)
-    bars = Bars(
-        f"{stem}-seconds",
-        result.said,
-        times,
-        tuple(bar_groups),
-        "s",
-        winner=result.subject,
-        foot=foot,
-        cases=result.cases,
-    )
-    return bars, Bars(
-        f"{stem}-speedup", result.said, speedups, tuple(dots), "ratio", reference=1.0, foot=foot, cases=result.cases
+    bars = partial(Bars, title=result.said, foot=words.origin(groups), cases=result.cases)
+    return (
+        bars(f"{stem}-seconds", subtitle=times, groups=tuple(bar_groups), unit="s", winner=result.subject),
+        bars(f"{stem}-speedup", subtitle=speedups, groups=tuple(dots), unit="ratio", reference=1.0),
     )
 
 

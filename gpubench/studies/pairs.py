@@ -105,12 +105,13 @@ def _results(workload: Workload, comparisons: Sequence[Comparison], compared: Co
         batch = text_of(c.subject.row["fixed_batch"]) if c.axis != "batch_size" else ""
         pooled[c.axis, c.subject_name, c.other_name, place, precision, c.subject.batch_policy, batch].append(c)
     for (_, _, _, place, precision, _, batch), alike in pooled.items():
-        yield _result(alike, place, precision, batch, compared.metric, mixed=mixed)
+        yield pair_result(alike, place, precision, batch, compared.metric, mixed=mixed)
 
 
-def _result(
-    comparisons: Sequence[Comparison], place: str, precision: str, batch: str, metric: Metric, *, mixed: bool
+def pair_result(
+    comparisons: Sequence[Comparison], place: str, precision: str, batch: str, metric: Metric, *, mixed: bool = False
 ) -> Result:
+    """Return the result of comparisons that differ only in their model; `mixed`: MASTER is called mixed."""
     c = comparisons[0]
     twice = _is_one_card_twice(c)
     kind = c.axis if c.axis in {"card", "precision"} and not twice else "other"
@@ -123,27 +124,32 @@ def _result(
     ratios = [metric.gain_of(comparison.ratio) for comparison in comparisons]
     value, interval = stats.geometric_mean([ratio.value for ratio in ratios]), pooled(comparisons).inverse.interval
     verdict, sure = _verdict([metric.word_of(comparison.verdict) for comparison in comparisons])
-    models = tuple(dict.fromkeys(comparison.subject.model for comparison in comparisons))
     parts = tuple(_part(comparison, ratio, metric) for comparison, ratio in zip(comparisons, ratios, strict=True))
     groups = [group for comparison in comparisons for group in (comparison.subject, comparison.other)]
     ends = min(ratio.value for ratio in ratios), max(ratio.value for ratio in ratios)
     wide = ends[1] >= WIDE * ends[0]
-    said = _sentence(kind, subject, baseline, ends if wide else value, verdict, metric, precision, place)
-    result = Result(
-        kind=kind,
-        suite=c.subject.suite,
-        subject=subject,
+    name = "Mixed precision" if kind == "precision" and subject == "mixed" else words.name(subject)
+    verb = "train" if kind == "card" and metric.words[0] == "faster" else "be"
+    said = words.better(name, words.name(baseline), ends if wide else value, verdict, metric, verb=verb)
+    said += f" in {precision}" if precision else ""
+    said += f" on {words.name(place)}" if place else ""
+    said += ", depending on the model" if wide else ""
+    said += "" if metric.name in {"seconds", "rate", "accuracy"} else f" in {metric.title}"
+    result = words.result_of(
+        groups,
+        kind,
+        subject,
+        value,
+        said,
         baseline=baseline,
-        value=value,
         interval=interval,
         verdict=verdict,
         sure=sure,
-        models=models,
+        models=tuple(dict.fromkeys(comparison.subject.model for comparison in comparisons)),
         trials=(
             min(comparison.subject.trials for comparison in comparisons),
             min(comparison.other.trials for comparison in comparisons),
         ),
-        said=said,
         precision=precision,
         place=place,
         origin=", ".join(
@@ -156,11 +162,8 @@ def _result(
             *[f"the mean is {words.gain(value)}"] * wide,
             *words.caveats_of(groups),
         ),
-        projected=any(group.measured == "projected" for group in groups),
         figure=f"{words.gain(ends[0])}-{words.gain(ends[1])}" if wide else "",
         parts=parts,
-        cases=behind(groups),
-        source=c.subject.source,
     )
     return result if metric.name != "seconds" else replace(result, charts=pictures(result, groups))
 
@@ -187,7 +190,7 @@ def _names(c: Comparison) -> tuple[str, str]:
     source = c.subject.source
     if words.without_author(subject, source) != words.without_author(baseline, source):
         subject, baseline = words.without_author(subject, source), words.without_author(baseline, source)
-    named = c.axis in {"card", "precision"}
+    named = c.axis in {"card", "precision"} or is_change(c)
     return (subject, baseline) if named else (f"{c.axis} {subject or 'unknown'}", baseline or "unknown")
 
 
@@ -215,26 +218,6 @@ def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
         interval_of(c.subject, metric),
         interval_of(c.other, metric),
     )
-
-
-def _sentence(
-    kind: str,
-    subject: str,
-    baseline: str,
-    value: float | tuple[float, float],
-    verdict: str,
-    metric: Metric,
-    precision: str,
-    place: str,
-) -> str:
-    """Return the result as a sentence, such as `A trains 1.42 times as fast as B in fp32`."""
-    subject = "Mixed precision" if kind == "precision" and subject == "mixed" else words.name(subject)
-    verb = "train" if kind == "card" and metric.words[0] == "faster" else "be"
-    sentence = words.better(subject, words.name(baseline), value, verdict, metric, verb=verb)
-    sentence += f" in {precision}" if precision else ""
-    sentence += f" on {words.name(place)}" if place else ""
-    sentence += ", depending on the model" if isinstance(value, tuple) else ""
-    return sentence if metric.name in {"seconds", "rate", "accuracy"} else f"{sentence} in {metric.title}"
 
 
 def differences_of(comparisons: Sequence[Comparison]) -> Iterator[str]:

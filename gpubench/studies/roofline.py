@@ -14,7 +14,7 @@ from gpubench.analysis.verdicts import Comparison
 from gpubench.studies import words
 from gpubench.studies.bound import OVER, Bound, bound_of, why_not_faster
 from gpubench.studies.cases import behind
-from gpubench.studies.section import BOUND, Column, Result, Section, Table
+from gpubench.studies.section import Column, Result, Section, Table
 from gpubench.suite.precisions import FULL
 
 
@@ -85,22 +85,19 @@ def _results(known: Sequence[tuple[Group, Bound]]) -> Iterator[Result]:
         sentence = f"{words.name(label)} in {precision} " + (f"is bound by {by}, at" if by != "unknown" else "reaches")
         sentence = f"{sentence} {figure} of the {peak} peak" if shares else sentence.removesuffix(", at")
         sentence += ", which is too low" if high > OVER and peak == "measured" else ""
-        models = tuple(dict.fromkeys(group.model for group, _ in cases))
-        yield Result(
-            kind="roofline",
-            suite=cases[0][0].suite,
-            subject=f"{BOUND}{by}" if by != "unknown" else "share of the peak",
-            value=high if shares else 0.0,
-            models=models,
-            trials=(min(group.trials for group, _ in cases), 0),
-            said=sentence,
+        groups = [group for group, _ in cases]
+        yield words.result_of(
+            groups,
+            "roofline",
+            f"bound by {by}" if by != "unknown" else "share of the peak",
+            high if shares else 0.0,
+            sentence,
             precision=precision,
             place=label,
             origin=f"{precision}, {cases[0][0].suite}",
             figure=figure or by,
-            facts=words.facts_of(cases[0][0]),
-            caveats=tuple(words.marks_of([group for group, _ in cases], "runs ")),
-            cases=behind(group for group, _ in cases),
+            caveats=tuple(words.marks_of(groups, "runs ")),
+            projected=False,
         )
 
 

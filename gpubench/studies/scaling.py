@@ -1,6 +1,7 @@
 """Scaling: speedup and efficiency by number of processes, and times of all-reduces."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gpubench.analysis.compare import Compared
@@ -56,7 +57,7 @@ def _of_curves(suite: str, curves: Sequence[Curve], titles: Sequence[str]) -> Se
     points = {title: curve.points for curve, title in zip(curves, titles, strict=True)}
     foot = "; ".join(dict.fromkeys(f"torch {curve.known['torch']}" for curve in curves))
     subtitle = "Share of perfect scaling by processes"
-    chart = _efficiency_chart(f"{suite} scaling efficiency", said, subtitle, points, cases, foot)
+    chart = replace(_efficiency_chart(f"{suite} scaling efficiency", said, subtitle, points, cases), foot=foot)
     title = f"{suite}: scaling over processes"
     return Section("scaling", suite, title, results, tables, (chart,), cases=cases)
 
@@ -64,21 +65,24 @@ def _of_curves(suite: str, curves: Sequence[Curve], titles: Sequence[str]) -> Se
 def _result(curve: Curve, title: str) -> Result:
     """Return the result of the most processes over the fewest, by rate."""
     first, last = curve.points[0], curve.points[-1]
-    gain, model = last.rate / first.rate, str(curve.known["model"])
-    card = short(str(curve.known["card"]))
-    said = f"{last.processes} processes train {words.times(gain)} as fast as {first.processes} on {words.name(card)}"
+    result = _scaled(curve, last.rate / first.rate, "train", "fast")
+    return replace(result, origin=f"efficiency {last.efficiency:.0%}", facts={"title": title})
+
+
+def _scaled(curve: Curve | GoalCurve, gain: float, verb: str, how: str) -> Result:
+    """Return a result of the most processes over the fewest."""
+    first, last, card = curve.points[0], curve.points[-1], short(str(curve.known["card"]))
+    said = f"{last.processes} processes {verb} {words.times(gain)} as {how} as {first.processes} on {words.name(card)}"
     return Result(
         kind="scaling",
         suite=str(curve.known["suite"]),
         subject=f"{last.processes} processes",
         baseline=str(first.processes),
         value=gain,
-        models=(model,),
+        models=(str(curve.known["model"]),),
         trials=(last.trials, first.trials),
         said=f"{said}: scaling efficiency {last.efficiency:.0%}",
-        origin=f"efficiency {last.efficiency:.0%}",
         place=card,
-        facts={"title": title},
         cases=curve.cases,
     )
 
@@ -94,20 +98,14 @@ def _curve_table(curve: Curve, title: str) -> Table:
 
 
 def _efficiency_chart(
-    name: str,
-    said: str,
-    subtitle: str,
-    curves: Mapping[str, Sequence[Point | Reach]],
-    cases: frozenset[int],
-    foot: str = "",
+    name: str, said: str, subtitle: str, curves: Mapping[str, Sequence[Point | Reach]], cases: frozenset[int]
 ) -> Bars:
     """Return the chart of efficiency by number of processes, a group of bars per curve."""
     bar_groups = (
         BarGroup(title, tuple(Bar(f"{point.processes} processes", point.efficiency) for point in points))
         for title, points in curves.items()
     )
-    return Bars(words.slug(name), said, f"{subtitle}; higher is better", tuple(bar_groups), "share", foot=foot,
-                cases=cases)  # fmt: skip
+    return Bars(words.slug(name), said, f"{subtitle}; higher is better", tuple(bar_groups), "share", cases=cases)
 
 
 def _of_goal(curve: GoalCurve) -> Section:
@@ -132,33 +130,19 @@ def _of_goal(curve: GoalCurve) -> Section:
     )
     title = f"{suite}: minutes to the goal of {facts['goal']:g} by processes, {facts['model']} on {card}"
     table = Table("minutes to the goal", columns, lines)
-    return Section("scaling", suite, title, (_soonest(curve, card),), (table,), cases=curve.cases)
+    return Section("scaling", suite, title, (_soonest(curve),), (table,), cases=curve.cases)
 
 
-def _soonest(curve: GoalCurve, card: str) -> Result:
+def _soonest(curve: GoalCurve) -> Result:
     """Return the result of the most processes over the fewest, by time to the goal."""
     first, last = curve.points[0], curve.points[-1]
-    gain = first.seconds / last.seconds
-    said = f"{last.processes} processes reach the goal {words.times(gain)} as soon as {first.processes}"
-    said += f" on {words.name(card)}: scaling efficiency {last.efficiency:.0%}"
-    name, subtitle = (
-        f"{curve.known['suite']} goal efficiency",
-        "Share of perfect scaling to the goal, as published",
-    )
-    return Result(
-        kind="scaling",
-        suite=str(curve.known["suite"]),
-        subject=f"{last.processes} processes",
-        baseline=str(first.processes),
-        value=gain,
-        models=(str(curve.known["model"]),),
-        trials=(last.trials, first.trials),
-        said=said,
+    result = _scaled(curve, first.seconds / last.seconds, "reach the goal", "soon")
+    name, subtitle = f"{result.suite} goal efficiency", "Share of perfect scaling to the goal, as published"
+    return replace(
+        result,
         origin=f"to the goal, efficiency {last.efficiency:.0%}",
-        place=card,
         differences=("published", *(["schedules differ"] if curve.recipes > 1 else [])),
-        charts=(_efficiency_chart(name, said, subtitle, {card: curve.points}, curve.cases),),
-        cases=curve.cases,
+        charts=(_efficiency_chart(name, result.said, subtitle, {result.place: curve.points}, curve.cases),),
         source="; ".join(curve.sources),
     )
 
@@ -178,17 +162,10 @@ def _of_sums(sums: Sums, title: str) -> Section:
         Column("seconds", "s", "lower"),
         Column("busbw", "GB/s", "higher"),
     )
-    lines = [
-        (
-            line.processes,
-            "one message" if line.what == "message" else line.what,
-            line.bytes,
-            f"{line.algorithm}{', fused' * line.fused}",
-            line.seconds,
-            line.busbw,
-        )
-        for line in sums.lines
-    ]
+    lines = []
+    for line in sums.lines:
+        what, fastest = line.what.replace("message", "one message"), f"{line.algorithm}{', fused' * line.fused}"
+        lines.append((line.processes, what, line.bytes, fastest, line.seconds, line.busbw))
     largest = max(sums.lines, key=lambda line: line.busbw)
     count, speed = largest.processes, f"{largest.busbw:.3g} GB/s"
     result = Result(

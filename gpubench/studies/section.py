@@ -20,8 +20,6 @@ DECIDED = frozenset(
     }
 )
 """Decided verdicts, in the words of every metric."""
-BOUND = "bound by "
-"""Start of the subject of results that name a bottleneck."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,8 @@ class Column:
     better: Literal["", "lower", "higher"] = ""
     note: bool = False
     """Whether the texts may be long: narrow screens show them below the table."""
+    detail: bool = False
+    """Whether a terminal has no room for it."""
     places: int | None = None
     """Decimals; None: three significant digits."""
     level: int = 95
@@ -77,21 +77,23 @@ def _numeric_frame(names: Sequence[str], lines: Sequence[Sequence[object]]) -> "
 
 def flat(table: Table) -> tuple[list[str], list[list[str | int | float | None]]]:
     """Return the names of the columns and the lines, with estimates split into value, low and high."""
-    split = [any(isinstance(line[at], Estimate) for line in table.lines) for at in range(len(table.columns))]
-    names = []
-    for column, apart in zip(table.columns, split, strict=True):
-        names += [column.name, f"{column.name} low", f"{column.name} high"] if apart else [column.name]
-    lines = []
-    for line in table.lines:
-        cells: list[str | int | float | None] = []
-        for value, apart in zip(line, split, strict=True):
-            if isinstance(value, Estimate):
-                cells += [value.value, value.low, value.high]
-            else:
-                plain = ", ".join(map(repr, value)) if isinstance(value, tuple) else value
-                cells += [plain, None, None] if apart else [plain]
-        lines.append(cells)
-    return names, lines
+    names: list[str] = []
+    columns: list[list[str | int | float | None]] = []
+    for at, column in enumerate(table.columns):
+        values = [line[at] for line in table.lines]
+        names.append(column.name)
+        columns.append([_plain(value) for value in values])
+        if any(isinstance(value, Estimate) for value in values):
+            names += [f"{column.name} low", f"{column.name} high"]
+            columns.append([value.low if isinstance(value, Estimate) else None for value in values])
+            columns.append([value.high if isinstance(value, Estimate) else None for value in values])
+    return names, [list(line) for line in zip(*columns, strict=True)]
+
+
+def _plain(value: Value) -> str | int | float | None:
+    if isinstance(value, Estimate):
+        return value.value
+    return ", ".join(map(repr, value)) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True)

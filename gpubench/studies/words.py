@@ -150,25 +150,20 @@ def settings_of(row: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def result_of(group: Group, kind: str, subject: str, value: float, figure: str, said: str, origin: str) -> Result:
-    """Return a result about one group, which is not compared with another one."""
-    return Result(
-        kind=kind,
-        suite=group.suite,
-        subject=subject,
-        value=value,
-        figure=figure,
-        said=said,
-        origin=origin,
-        models=(group.model,),
-        trials=(max(group.trials, 1), 0),
-        facts=facts_of(group),
-        differences=("ended below the target accuracy",) if group.status == "goal_missed" else (),
-        caveats=caveats_of([group]),
-        projected=group.measured == "projected",
-        cases=group.cases,
-        source=group.source,
-    )
+def result_of(groups: Sequence[Group], kind: str, subject: str, value: float, said: str, **more: Any) -> Result:
+    """Return a result of figures that are computed from these groups; `more` are further fields of it."""
+    first = groups[0]
+    fields: dict[str, Any] = {
+        "models": tuple(dict.fromkeys(group.model for group in groups)),
+        "trials": (max(min(group.trials for group in groups), 1), 0),
+        "facts": facts_of(first),
+        "differences": ("ended below the target accuracy",) if first.status == "goal_missed" else (),
+        "caveats": caveats_of(groups),
+        "projected": any(group.measured == "projected" for group in groups),
+        "cases": frozenset(number for group in groups for number in group.cases),
+        "source": first.source,
+    }
+    return Result(kind, first.suite, subject, value, said, **(fields | more))
 
 
 def apart(keys: Sequence[Hashable], facts: Sequence[Mapping[str, str]]) -> list[tuple[str, ...]]:
@@ -191,15 +186,13 @@ def _distinguishing(facts: Sequence[Mapping[str, str]]) -> list[str]:
         texts = [item.get(fact, "") for item in facts]
         return not all(texts), any("=" in text for text in texts)
 
-    every = dict.fromkeys(fact for item in facts for fact in item)
-    kinds: list[Hashable] = [()] * len(facts)
-    chosen = []
-    for fact in sorted(every, key=place):
-        finer: list[Hashable] = [(kind, item.get(fact, "")) for kind, item in zip(kinds, facts, strict=True)]
-        numbers = {kind: at for at, kind in enumerate(dict.fromkeys(finer))}
-        if len(numbers) > len(set(kinds)):
+    def kinds(names: Sequence[str]) -> int:
+        return len({tuple(item.get(name, "") for name in names) for item in facts})
+
+    chosen: list[str] = []
+    for fact in sorted(dict.fromkeys(fact for item in facts for fact in item), key=place):
+        if kinds([*chosen, fact]) > kinds(chosen):
             chosen.append(fact)
-            kinds = [numbers[kind] for kind in finer]
     return chosen
 
 
@@ -241,7 +234,7 @@ def _usual(suite_name: str, version: object, model: str, params: str) -> Mapping
     Empty for rows of another version of the suite, as its defaults may differ.
     """
     try:
-        loaded = _built_in(suite_name)
+        loaded = files.built_in(suite_name)
         if loaded is None or loaded.suite.version != version:
             return {}
         given = params_of(params)
@@ -251,11 +244,6 @@ def _usual(suite_name: str, version: object, model: str, params: str) -> Mapping
         return params_of(params_text(preset))
     except UserError:
         return {}
-
-
-@cache
-def _built_in(name: str) -> files.LoadedSuite | None:
-    return files.find(name) if name in files.built_in_names() else None
 
 
 def recipe_of(groups: Sequence[Group]) -> str:

@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from functools import cache
 
 from gpubench.rows.column import DIGITS
 from gpubench.rows.params import params_of
@@ -101,7 +100,7 @@ def _check_required(row: SubmittedRow) -> Iterator[Problem]:
 def _check_suite(row: SubmittedRow) -> Iterator[Problem]:
     """Check that the suite was released, has this model, and has its quality in the row."""
     name, digest = row.text("suite"), row.text("suite_digest")
-    built_in, suite = _built_in(name), suite_of(row)
+    built_in, suite = files.built_in(name), suite_of(row)
     if built_in and digest not in {built_in.digest, *RELEASED}:
         yield row.problem(
             "suite_digest", f"no release of gpubench has this version of {name}; give a changed suite another name"
@@ -116,14 +115,8 @@ def _check_suite(row: SubmittedRow) -> Iterator[Problem]:
 
 def suite_of(row: SubmittedRow) -> Suite | None:
     """Return the suite of the row; None if this gpubench has no suite with that name and digest."""
-    loaded = _built_in(row.text("suite"))
+    loaded = files.built_in(row.text("suite"))
     return loaded.suite if loaded and loaded.digest == row.text("suite_digest") else None
-
-
-@cache
-def _built_in(name: str) -> files.LoadedSuite | None:
-    """Return the built-in suite with this name, None if there is none."""
-    return files.find(name) if name in files.built_in_names() else None
 
 
 def _check_goal(row: SubmittedRow) -> Iterator[Problem]:
@@ -245,6 +238,9 @@ def _check_precision(row: SubmittedRow) -> Iterator[Problem]:
     families = {family for family, _ in seen}
     enough = [seen[family, True] > (0 if wanted == FLOAT32 else seen[family, False]) for family in families]
     if not families or not all(enough) or (wanted == FLOAT32 and any(seen[family, False] for family in families)):
+        yield row.problem("precision", f"the proof has `{shown_cell(_part(proof, 'operands') or proof)}`")
+    narrow = set(re.findall(r"matmul (float8_\w+|int8) x[1-9]", _part(proof, "operands")))
+    if bool(narrow) != bool(precision.linears) or not narrow <= set(precision.linears):
         yield row.problem("precision", f"the proof has `{shown_cell(_part(proof, 'operands') or proof)}`")
     weights = re.findall(r"model (b?float\d+) x", _part(proof, "weights"))
     if set(weights or [FLOAT32]) != {precision.weights}:

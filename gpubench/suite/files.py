@@ -5,7 +5,7 @@ import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from gpubench.errors import UserError
@@ -67,10 +67,16 @@ def built_in_folder() -> Path:
 
 def built_in_names() -> list[str]:
     """Return the names of the built-in suites, sorted."""
-    return sorted(_built_in())
+    return sorted(_built_in_paths())
 
 
-def _built_in() -> dict[str, Path]:
+@cache
+def built_in(name: str) -> LoadedSuite | None:
+    """Return the built-in suite with this name, loaded once; None if there is none."""
+    return find(name) if name in _built_in_paths() else None
+
+
+def _built_in_paths() -> dict[str, Path]:
     folder = built_in_folder()
     files = {path.stem: path for path in folder.glob("*.py") if path.stem != "__init__"}
     return files | {path.parent.name: path.parent for path in folder.glob("*/__init__.py")}
@@ -78,12 +84,13 @@ def _built_in() -> dict[str, Path]:
 
 def find(name: str) -> LoadedSuite:
     """Return the suite called `name`, or the one in the file or folder `name` if that is a path."""
-    if name in (built_in := _built_in()):
-        return load(built_in[name])
+    paths = _built_in_paths()
+    if name in paths:
+        return load(paths[name])
     path = Path(name)
     if path.suffix != ".py" and not path.is_dir():
         raise UserError(
-            f"{name}: no such suite; there are {', '.join(sorted(built_in))},"
+            f"{name}: no such suite; there are {', '.join(sorted(paths))},"
             " or give the path of a suite: a file that ends in .py, or a folder"
         )
     if not path.exists():

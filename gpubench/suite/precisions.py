@@ -32,6 +32,8 @@ class Precision:
     """torch's dtype of the model's own weights."""
     masters: bool = False
     """Whether BatchNorm and the optimizer's copy of the weights stay float32 where the model does not."""
+    linears: tuple[str, ...] = ()
+    """torch's dtypes of the operands of large linear layers; empty: they are as all others."""
 
     @property
     def pure(self) -> bool:
@@ -44,7 +46,8 @@ class Precision:
         return not self.autocast and self.weights == FLOAT32
 
 
-_FP32, _FP16, _BF16 = (0.0, 4.5e-5), (5e-5, 1.5e-3), (1e-3, 2e-2)
+_FP32, _FP16, _BF16, _FLOAT8, _INT8 = (0.0, 4.5e-5), (5e-5, 1.5e-3), (1e-3, 2e-2), (2e-2, 8e-2), (4e-3, 2e-2)
+_FLOAT8_TYPES = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 
 PRECISIONS: Mapping[str, Precision] = {
     precision.name: precision
@@ -56,12 +59,39 @@ PRECISIONS: Mapping[str, Precision] = {
         Precision("fp16-master", _FP16, "fp16", weights="float16", masters=True, scaled=True),
         Precision("fp16-pure", _FP16, "fp16", weights="float16"),
         Precision("bf16-pure", _BF16, "bf16", weights="bfloat16"),
+        Precision("float8", _FLOAT8, "float8", autocast="bfloat16", linears=_FLOAT8_TYPES),
+        Precision("int8-mixed", _INT8, "int8-mixed", autocast="bfloat16", linears=("int8",)),
     )
 }
 """By name, in the order `--precision all` runs them."""
 
+LINEAR_ONLY = frozenset(name for name, precision in PRECISIONS.items() if precision.linears)
+"""Precisions of large linear layers; the rest of the model computes in bf16."""
+
+NO_LARGE_LINEAR = "no linear layer is large enough: both sizes a multiple of 16, at least 32, and not the last layer"
+
+UNPROVED = ("mxfp8", "nvfp4")
+"""Precisions that people ask for, and that are unsupported on every device."""
+
+LEAST_CAPABILITY: Mapping[str, tuple[int, int]] = {
+    "float8": (8, 9),
+    "int8-mixed": (8, 0),
+    "mxfp8": (10, 0),
+    "nvfp4": (10, 0),
+}
+"""Compute capability of the first NVIDIA cards that run these precisions: Ada (e4m3 and e5m2), Ampere (int8 beside
+bf16), Blackwell (scales for blocks; docs/precisions.md has the sources)."""
+
+MI300 = ("gfx94", "gfx95")
+"""Beginnings of AMD's names of chips of the series MI300 and MI350."""
+
 FULL = frozenset(name for name, precision in PRECISIONS.items() if precision.full)
 """Precisions that are not mixed."""
+
+
+def means_something(precision: str, kind: str) -> bool:
+    """Return whether a rate in this precision means something on a kind of device: a CPU's in 8 bits does not."""
+    return not (kind == "cpu" and precision in LINEAR_ONLY)
 
 
 def multiplied_in(precision: str) -> str:
@@ -75,3 +105,21 @@ def unsupported(reasons: Mapping[str, str]) -> dict[str, str]:
     return {
         name: reasons[precision.products] for name, precision in PRECISIONS.items() if precision.products in reasons
     }
+
+
+def without_low_precision(card: str, capability: tuple[int, int] | None, architecture: str = "") -> dict[str, str]:
+    """Return why an accelerator cannot run each precision of 8 bits or less, by precision.
+
+    `capability` is None if it is not NVIDIA's; `architecture` is AMD's name of the chip (`gfx942`).
+    """
+    reasons = {}
+    for name, least in LEAST_CAPABILITY.items():
+        needs = f"{name} needs an NVIDIA card of capability {least[0]}.{least[1]} or later"
+        if capability is None:
+            mi300 = architecture.startswith(MI300)
+            reason = "" if name == "float8" and mi300 else needs + ", or an MI300" * (name == "float8")
+        else:
+            reason = "" if capability >= least else f"{needs}; {card} has {capability[0]}.{capability[1]}"
+        if reason or name in UNPROVED:
+            reasons[name] = reason or f"gpubench has no proof of {name} yet"
+    return reasons

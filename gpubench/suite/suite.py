@@ -166,6 +166,8 @@ class Suite:
     defaults, by parameter, each with its reason. `--quick` uses them, unless the user set others."""
     refuse: Callable[..., str] | None = None
     """Given a Case, why it cannot run (its row is `unsupported`), or an empty string. Must not import torch."""
+    large_linears: bool | None = None
+    """Whether its models have linear layers for float8 and int8-mixed; None: a trial finds out."""
     precisions: Mapping[str, str] = field(default_factory=dict)
     """The precision of models that are defined by one: it overrides --precision."""
     ranks: Callable[[Mapping[str, ParamValue]], int] | None = None

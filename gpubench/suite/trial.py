@@ -220,6 +220,7 @@ class Measurement:
     bytes_per_sample: float | None = None
     ops_per_step: int | None = None
     odd_flops_share: float | None = None
+    low_flops_share: float | None = None
     setup_seconds: float | None = None
     """Seconds from the call of `train` to its first step: building model and data."""
     precision_error: float | None = None

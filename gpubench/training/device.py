@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import torch
 
-from gpubench.hardware import environment
+from gpubench.hardware import environment, host
 from gpubench.hardware.advice import nvidia_cards, unseen_advice
 from gpubench.hardware.environment import Device, TorchFacts, machine_id, salted_hash
 from gpubench.hardware.makers import nvidia
-from gpubench.suite.precisions import unsupported
+from gpubench.suite.precisions import unsupported, without_low_precision
 
 
 def describe() -> TorchFacts:
@@ -99,6 +99,8 @@ def _cuda(kind: str, index: int) -> Device:
                 lacking["bf16"] = f"{properties.name} only emulates bf16"
     except RuntimeError as error:  # no kernel image for this card
         problem = _first_line(error)
+    capability = None if torch.version.hip else (properties.major, properties.minor)
+    low = without_low_precision(properties.name, capability, getattr(properties, "gcnArchName", ""))
     uuid = str(getattr(properties, "uuid", ""))
     integrated = bool(getattr(properties, "is_integrated", False))
     return Device(
@@ -109,7 +111,7 @@ def _cuda(kind: str, index: int) -> Device:
         capability=f"{properties.major}.{properties.minor}",
         driver=_amd_driver() if torch.version.hip else _nvidia_driver(),
         device_hash=salted_hash(uuid) if uuid else _hash_of_nth(properties.name, index),
-        unsupported=unsupported(lacking),
+        unsupported=unsupported(lacking) | low,
         problem=problem,
         uuid=uuid,
         bus=bus_address(properties),
@@ -143,7 +145,7 @@ def _other(kind: str, index: int) -> Device:
         kind,
         f"{environment.cpu_name()} ({kind})",
         device_hash=_hash_of_nth(kind, index),
-        unsupported=unsupported({"tf32": f"{kind} has no TF32"}),
+        unsupported=unsupported({"tf32": f"{kind} has no TF32"}) | without_low_precision(kind, None),
     )
 
 
@@ -171,20 +173,30 @@ LARGEST_CONTEXT_BYTES = 1 << 30
 
 
 def open_device(name: str, memory_limit_bytes: int | None) -> torch.device:
-    """Make `name` the current device, limit its allocator to the limit minus the CUDA context, and return it."""
+    """Make `name` the current device, limit its allocator, and return it.
+
+    The limit is `memory_limit_bytes` minus the CUDA context, and under WSL2 at most what is free minus a margin.
+    """
     device = torch.device(name)
     if device.type == "cpu":
         return device
+    if torch.version.hip:
+        # Else MIOpen's convolutions copy images and weights that are channels last (pytorch/pytorch#64427).
+        os.environ.setdefault("PYTORCH_MIOPEN_SUGGEST_NHWC", "1")
     torch.accelerator.set_device_index(device.index or 0)
     torch.zeros(1, device=device)
-    if memory_limit_bytes and device.type == "cuda":
+    in_wsl = host.in_wsl()
+    if device.type == "cuda" and (memory_limit_bytes or in_wsl):
         free = total = torch.cuda.get_device_properties(device).total_memory
         with suppress(RuntimeError):  # it may fail on integrated cards
             free, total = torch.cuda.mem_get_info(device)
+        reserved = torch.cuda.memory_reserved(device)
         # This includes memory of other programs; a context alone is never larger than LARGEST_CONTEXT_BYTES.
-        context = min(total - free - torch.cuda.memory_reserved(device), LARGEST_CONTEXT_BYTES)
-        share = max(0.0, memory_limit_bytes - context) / total
-        torch.cuda.set_per_process_memory_fraction(min(1.0, share), device)
+        context = min(total - free - reserved, LARGEST_CONTEXT_BYTES)
+        allowed = memory_limit_bytes - context if memory_limit_bytes else total
+        if in_wsl:
+            allowed = min(allowed, free + reserved - int(host.WSL_MARGIN * total))
+        torch.cuda.set_per_process_memory_fraction(min(1.0, max(0, allowed) / total), device)
     return device
 
 

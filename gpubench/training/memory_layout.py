@@ -10,6 +10,12 @@ from gpubench.suite.trial import Case
 TURING_WITHOUT = re.compile(r"\b(GTX 16\d0|MX[45]\d0|T\d{3,4})\b")
 """Cards of compute capability 7.5 without tensor cores: GTX 1650, T1000 and so on, but not the Tesla T4."""
 
+INSTINCT_WITH_CHANNELS_LAST = ("gfx90a", "gfx942", "gfx950")
+"""AMD's architectures (MI200, MI300, MI350) on which half-precision convolutions are faster with channels last.
+
+On a Radeon they are slower (pytorch/pytorch#170947, #187600, lightvector/KataGo#1237).
+"""
+
 
 def memory_format(case: Case) -> str:
     """Return `contiguous` or `channels_last`: the parameter, or for `auto` the fastest layout."""
@@ -26,21 +32,24 @@ def fastest(precision: str, device: str) -> str:
     """Return the layout that is fastest in this precision on `device`.
 
     cuDNN is faster with channels last only on tensor cores, which IEEE fp32 does not use; without them it is slower
-    (a V100 in fp32: 2.76 s against 1.68 s, pytorch/pytorch#44943). AMD's MIOpen and Apple's Metal are faster with
-    channels first, oneDNN (CPUs and Intel's cards) with channels last.
+    (a V100 in fp32: 2.76 s against 1.68 s, pytorch/pytorch#44943). So is AMD's MIOpen on Instinct cards. Apple's Metal
+    is faster with channels first, oneDNN (CPUs and Intel's cards) with channels last.
     """
     kind = torch.device(device).type
-    if kind == "mps" or (kind == "cuda" and torch.version.hip):
-        return "contiguous"
     on_tensor_cores = PRECISIONS[precision].tf32 or not PRECISIONS[precision].full
-    if kind == "cuda" and not (on_tensor_cores and has_tensor_cores(device)):
+    if kind == "mps" or (kind == "cuda" and not (on_tensor_cores and has_tensor_cores(device))):
         return "contiguous"
     return "channels_last"
 
 
 def has_tensor_cores(device: str) -> bool:
-    """Return whether this NVIDIA card has tensor cores: from Volta on, except small Turing cards."""
+    """Return whether this card has tensor cores, or AMD's matrix cores with kernels for channels last.
+
+    NVIDIA's have them from Volta on, except small Turing cards.
+    """
     properties = torch.cuda.get_device_properties(device)
+    if torch.version.hip:
+        return properties.gcnArchName.startswith(INSTINCT_WITH_CHANNELS_LAST)
     if (properties.major, properties.minor) == (7, 5):
         return not TURING_WITHOUT.search(properties.name)
     return bool(properties.major >= 7)

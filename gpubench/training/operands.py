@@ -1,5 +1,6 @@
 """Watches a model's calls below autocast, and checks by the dtypes of their operands which precision they used."""
 
+import math
 import re
 import sys
 from collections import Counter
@@ -14,10 +15,13 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpubench.training.precision import KINDS, PrecisionError, dtype_name
-from gpubench.training.trace import KERNELS, Trace
+from gpubench.training.trace import KERNELS, Operand, Trace
 
 NARROW = re.compile(r"_int_mm|_scaled_(grouped_)?mm(_v2)?|gemm_4bit")
 """Matrix products of operands with 8 bits or fewer; other operands are scales."""
+
+EIGHT_BITS = frozenset().union(*(kind.linears for kind in KINDS.values()))
+"""dtypes that only float8 and int8-mixed multiply."""
 
 FAMILIES = {
     "convolution": re.compile(r".*(convolution|conv[123]d|conv_).*"),
@@ -51,6 +55,10 @@ class OperandWatch(TorchDispatchMode):
         self._device = device
         self.seen: Counter[tuple[str, torch.dtype]] = Counter()
         self.devices: Counter[str] = Counter()
+        self.float8_tensors = 0
+        """Calls with an operand in float8, whatever they compute: emulation has such calls, and no products."""
+        self.low_flops = 0
+        """FLOPs of products in 8 bits; 0 if a CUDA graph hides some."""
         self.compiled_regions = 0
         """Calls of compiled code in the watched step."""
         self.note = ""
@@ -63,21 +71,26 @@ class OperandWatch(TorchDispatchMode):
         if have_subclass(types):
             return NotImplemented
         tensors = [tensor for tensor in args if isinstance(tensor, torch.Tensor)]
+        self.float8_tensors += any(tensor.dtype.is_floating_point and tensor.dtype.itemsize == 1 for tensor in tensors)
         devices = {tensor.dtype: str(tensor.device) for tensor in reversed(tensors)}
-        if dtype := self._count(func.__name__.partition(".")[0], [tensor.dtype for tensor in tensors]):
+        if dtype := self._count(func.__name__.partition(".")[0], [(one.dtype, one.shape) for one in tensors]):
             self.devices[devices[dtype]] += 1
         return func(*args, **(kwargs or {}))
 
-    def _count(self, name: str, dtypes: Sequence[torch.dtype]) -> torch.dtype | None:
+    def _count(self, name: str, operands: Sequence[Operand]) -> torch.dtype | None:
         """Count a call by the dtype of its first floating operand, or its narrowest one; return the dtype."""
-        if NARROW.fullmatch(name):
-            dtypes = sorted(dtypes, key=lambda dtype: dtype.itemsize)
+        narrow = NARROW.fullmatch(name)
+        if narrow:
+            dtypes = sorted((dtype for dtype, _ in operands), key=lambda dtype: dtype.itemsize)
         else:
-            dtypes = [dtype for dtype in dtypes if dtype.is_floating_point]
+            dtypes = [dtype for dtype, _ in operands if dtype.is_floating_point]
         family = family_of(name)
         if not family or not dtypes:
             return None
         self.seen[family, dtypes[0]] += 1
+        if narrow and dtypes[0] in EIGHT_BITS:
+            (_, left), (_, right) = operands[:2]
+            self.low_flops += 2 * math.prod(left) * right[-1]
         return dtypes[0]
 
     def steps(self, eager: AbstractContextManager[Any]) -> Iterator[AbstractContextManager[Any]]:
@@ -95,6 +108,7 @@ class OperandWatch(TorchDispatchMode):
                 return
             if self.compiled_regions:
                 self.note = ", proved on its eager twin"
+            self.low_flops = 0
             self.seen.clear()
             self.devices.clear()
         yield eager
@@ -103,22 +117,25 @@ class OperandWatch(TorchDispatchMode):
         """Count the operands in a profile; return how many of the calls, or kernels, are those of compiled code."""
         trace = Trace(profiler)
         inside = 0
-        for name, dtypes, is_compiled in trace.calls(lambda name: bool(family_of(name))):
-            inside += bool(self._count(name, dtypes)) and is_compiled
+        for name, operands, is_compiled in trace.calls(lambda name: bool(family_of(name)), NARROW.fullmatch):
+            inside += bool(self._count(name, operands)) and is_compiled
         self.compiled_regions = trace.compiled_regions
         if self.compiled_regions and (kernels := trace.kernels).total() >= self.seen.total():
             # Kernels also show what CUDA graphs hide; the calls stay for families whose kernels have no known name.
             hidden = kernels.total() - self.seen.total()
+            if low_calls(kernels) > low_calls(self.seen):
+                self.low_flops = 0
             self.seen = kernels + Counter({key: n for key, n in self.seen.items() if key[0] not in KERNELS})
             inside += hidden
         self.devices = trace.devices or Counter({self._device: self.seen.total()})
         return 0 if trace.has_templates else inside
 
-    def check(self, name: str, device: str = "cpu") -> str:
+    def check(self, name: str, device: str = "cpu", low_products: int = 0) -> str:
         """Return a summary of the operands for the row; raises PrecisionError if precision or device are wrong.
 
-        Under autocast a few calls may stay in float32 (such as a loss computed as a matmul), so in each family
-        most calls must have the precision's dtype; for fp32 and tf32 all of them.
+        `low_products` are the 8-bit products that the step has to have. Under autocast a few calls may stay in
+        float32 (such as a loss computed as a matmul), so in each family most calls must have the precision's dtype;
+        for fp32 and tf32 all of them.
         """
         if not self.seen:
             raise PrecisionError(f"asked for {name}, but no matmul, convolution or RNN call was seen to prove it")
@@ -127,10 +144,11 @@ class OperandWatch(TorchDispatchMode):
                 f"asked for {device}, but {sum(self.devices[name] for name in elsewhere)} of the model's"
                 f" {sum(self.devices.values())} calls ran on {', '.join(elsewhere)}"
             )
+        self._check_low(name, low_products)
         wanted = KINDS[name].operand
         for family in sorted({family for family, _ in self.seen}):
             total = sum(n for (f, _), n in self.seen.items() if f == family)
-            right = self.seen[family, wanted]
+            right = sum(self.seen[family, dtype] for dtype in {wanted, *KINDS[name].linears})
             enough = right == total if wanted is torch.float32 else right * 2 > total
             if not enough:
                 raise PrecisionError(
@@ -138,6 +156,29 @@ class OperandWatch(TorchDispatchMode):
                     f" had operands other than {dtype_name(wanted)}: {self.summary}"
                 )
         return f"operands {self.summary} on {device}{self.note}"
+
+    def _check_low(self, name: str, low_products: int) -> None:
+        """Raise PrecisionError if 8-bit products are missing, or are there under the name of another precision."""
+        low = KINDS[name].linears
+        if low and not low_products:
+            raise PrecisionError(f"asked for {name}: the suite must use mode.prepare and a Stepper")
+        right = sum(n for (_, dtype), n in self.seen.items() if dtype in low)
+        if right < low_products:
+            raise PrecisionError(
+                f"asked for {name}, but {right} products had such operands, and its linear layers have {low_products}"
+                f" a step, both gradients included: {self.summary}"
+            )
+        if low and not any(dtype is KINDS[name].operand for _, dtype in self.seen):
+            raise PrecisionError(f"asked for {name}, but nothing beside it had bfloat16 operands: {self.summary}")
+        if wrong := sum(n for (_, dtype), n in self.seen.items() if dtype in EIGHT_BITS - low):
+            raise PrecisionError(
+                f"asked for {name}, but {wrong} products had operands other than"
+                f" {dtype_name(KINDS[name].operand)}: {self.summary}"
+            )
+        if self.float8_tensors and torch.float8_e4m3fn not in low:
+            raise PrecisionError(
+                f"asked for {name}, but {self.float8_tensors} calls had operands in float8 (emulated?)"
+            )
 
     @property
     def summary(self) -> str:
@@ -149,6 +190,11 @@ class OperandWatch(TorchDispatchMode):
 def family_of(call: str) -> str:
     """Return the family of a call, given its name in torch, or an empty string."""
     return next((family for family, names in FAMILIES.items() if names.fullmatch(call)), "")
+
+
+def low_calls(seen: Mapping[tuple[str, torch.dtype], int]) -> int:
+    """Return how many of the products had operands in 8 bits."""
+    return sum(n for (_, dtype), n in seen.items() if dtype in EIGHT_BITS)
 
 
 def have_subclass(types: Sequence[type]) -> bool:

@@ -13,6 +13,7 @@ from torch import nn
 
 from gpubench.suite.precisions import PRECISIONS, Precision
 from gpubench.suite.trial import rnn_refusal
+from gpubench.training import low_precision
 
 
 class PrecisionError(RuntimeError):
@@ -29,6 +30,7 @@ class Kind:
     band: tuple[float, float]
     weights: torch.dtype = torch.float32
     masters: bool = False
+    linears: frozenset[torch.dtype] = frozenset()
 
     @property
     def pure(self) -> bool:
@@ -37,14 +39,15 @@ class Kind:
 
     @property
     def operand(self) -> torch.dtype:
-        """The dtype of the operands of matmuls, convolutions and RNNs."""
+        """The dtype of the operands of matmuls, convolutions and RNNs, but for linear layers in 8 bits."""
         return self.autocast or self.weights
 
 
 def _kind_of(precision: Precision) -> Kind:
     autocast: torch.dtype | None = getattr(torch, precision.autocast) if precision.autocast else None
     weights: torch.dtype = getattr(torch, precision.weights)
-    return Kind(autocast, precision.tf32, precision.scaled, precision.band, weights, precision.masters)
+    linears = frozenset(getattr(torch, dtype) for dtype in precision.linears)
+    return Kind(autocast, precision.tf32, precision.scaled, precision.band, weights, precision.masters, linears)
 
 
 KINDS = {name: _kind_of(precision) for name, precision in PRECISIONS.items()}
@@ -70,11 +73,15 @@ class Mode:
     def prepare(self, model: nn.Module) -> nn.Module:
         """Cast `model` to the weights of the precision, in place, and return it; call it before optimizer and DDP.
 
+        In float8 and int8-mixed the large linear layers change instead (see low_precision.py).
+
         With master weights everything but BatchNorm becomes 16-bit, as in Apex O2 and fastai's non-native mixed
         precision; BatchNorm's inputs are 16-bit, and it computes in float32. In a pure precision everything becomes
         16-bit, as in Apex O3. A precision with float32 weights does not change the model.
         """
         kind = KINDS[self.name]
+        if kind.linears:
+            low_precision.convert(model, self.name)
         if kind.weights is torch.float32:
             return model
         if not kind.masters:
@@ -219,6 +226,8 @@ _PARTS: Mapping[str, Callable[[], Part]] = {
 
 def parts_of(mode: Mode) -> dict[str, Callable[[], Part]]:
     """Return the functions that make the probe's computations in `mode`, by name."""
+    if KINDS[mode.name].linears:
+        return {"matmul": _PARTS["matmul"]}
     return {
         part: make for part, make in _PARTS.items() if part != "RNN" or not rnn_refusal(mode.name, mode.device_type)
     }

@@ -10,6 +10,7 @@ from fastai.fp16_utils import master_params_to_model_params
 from torch import nn
 from torch.nn.utils import clip_grad_norm_
 
+from gpubench.training import low_precision
 from gpubench.training.clock.clock import Clock, Notes
 from gpubench.training.precision import BATCH_NORMS, KINDS, Mode, dtype_name
 
@@ -121,6 +122,7 @@ class Stepper:
             nonfinite_losses=self._losses.count,
             diverged=self._diverged(),
             weights=dtypes_of(self._model, self._optimizers),
+            low_products=low_precision.products_of(self._model),
         )
 
     def _diverged(self) -> str:

@@ -23,6 +23,9 @@ DTYPES = {
 }
 """Dtype by its name in a trace."""
 
+Operand = tuple[torch.dtype, Sequence[int]]
+"""dtype and shape of a tensor."""
+
 REGION = "Torch-Compiled Region"
 COMPILED = (REGION, "CompiledFunction", "## Call CompiledFxGraph")
 """Beginnings of the names of events of compiled code, backward pass included."""
@@ -76,17 +79,28 @@ class Trace:
     def _kernel_events(self) -> list[Mapping[str, Any]]:
         return [event for event in self._events if event.get("cat") == "kernel"]
 
-    def calls(self, wanted: Callable[[str], bool]) -> Iterator[tuple[str, Sequence[torch.dtype], bool]]:
-        """Yield name, operand dtypes and whether compiled code made it, of each innermost call with a `wanted` name."""
+    def calls(
+        self, wanted: Callable[[str], bool], whole: Callable[[str], object]
+    ) -> Iterator[tuple[str, Sequence[Operand], bool]]:
+        """Yield name, operands and whether compiled code made it, of each innermost call with a `wanted` name.
+
+        A call whose name is `whole` counts instead of those inside it: a CPU's `_scaled_mm` calls `mm` in float32.
+        """
         calls = [event for event in self._events if event.get("cat") in {"cpu_op", "user_annotation"}]
         calls.sort(key=lambda event: (event["tid"], event["ts"], -event["dur"]))
         compiled = [event for event in calls if event["name"].startswith(COMPILED)]
+        last_whole: Mapping[str, Any] | None = None
         for index, call in enumerate(calls):
             name = call["name"].rpartition("::")[2]
-            if not wanted(name) or any(wanted(inner["name"].rpartition("::")[2]) for inner in _inside(calls, index)):
+            if not wanted(name) or (last_whole and _contains(last_whole, call)):
                 continue
-            dtypes = [DTYPES[text] for text in call["args"].get("Input type", ()) if text in DTYPES]
-            yield name, dtypes, any(_contains(event, call) for event in compiled)
+            if whole(name):
+                last_whole = call
+            elif any(wanted(inner["name"].rpartition("::")[2]) for inner in _inside(calls, index)):
+                continue
+            types, sizes = call["args"].get("Input type", ()), call["args"].get("Input Dims", ())
+            operands = [(DTYPES[text], size) for text, size in zip(types, sizes, strict=False) if text in DTYPES]
+            yield name, operands, any(_contains(event, call) for event in compiled)
 
 
 def family_of_kernel(name: str) -> tuple[str, torch.dtype] | None:

@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from statistics import median
 
 import torch
 
 from gpubench.training import device as devices
 from gpubench.training.flops import Work
+from gpubench.training.low_precision import random_product
 from gpubench.training.precision import KINDS, mode_of, set_flags
 
 SIDES = (256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -47,10 +50,9 @@ def measure_rates(name: str, precision: str, threads: int, soak_seconds: float) 
     set_flags(precision, False, True)
     devices.soak([name], soak_seconds)
     torch.manual_seed(0)
-    dtype = KINDS[precision].operand
-    side, flops_per_second = fastest_product(lambda side: _product_rate(side, device, dtype))
+    side, flops_per_second = fastest_product(lambda side: _product_rate(side, device, precision))
     if device.type != "cpu":
-        flops_per_second = _product_rate(side, device, dtype, SUSTAINED_SECONDS)
+        flops_per_second = _product_rate(side, device, precision, SUSTAINED_SECONDS)
     return {
         "flops_per_second": flops_per_second,
         "side": side,
@@ -80,10 +82,14 @@ def fastest_product(rate_of: Callable[[int], float]) -> tuple[int, float]:
     return best_side, best
 
 
-def _product_rate(side: int, device: torch.device, dtype: torch.dtype, least_seconds: float = REPEAT_SECONDS) -> float:
+def _product_rate(side: int, device: torch.device, precision: str, least_seconds: float = REPEAT_SECONDS) -> float:
     """Return the FLOP/s of one square product of fresh random matrices."""
-    a, b, out = (torch.randn(side, side, device=device).to(dtype) for _ in range(3))
-    return 2 * side**3 / _seconds(lambda: torch.mm(a, b, out=out), device, least_seconds)
+    if KINDS[precision].linears:
+        multiply = random_product(precision, side, device)
+    else:
+        a, b, out = (torch.randn(side, side, device=device).to(KINDS[precision].operand) for _ in range(3))
+        multiply = partial(torch.mm, a, b, out=out)
+    return 2 * side**3 / _seconds(multiply, device, least_seconds)
 
 
 def _copies(device: torch.device) -> float:
@@ -100,7 +106,9 @@ def copy_bytes(device: torch.device) -> int:
     if device.type != "cuda":
         return wanted
     torch.cuda.empty_cache()  # frees the memory of the products
-    return min(wanted, int(torch.cuda.mem_get_info(device)[0] * COPY_SHARE))
+    with suppress(RuntimeError):  # it may fail on integrated cards
+        return min(wanted, int(torch.cuda.mem_get_info(device)[0] * COPY_SHARE))
+    return wanted
 
 
 def _calls(device: torch.device, precision: str) -> float:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpubench.errors import Unsupported
 from gpubench.suite import files, timed_code
+from gpubench.suite.precisions import LINEAR_ONLY
 from gpubench.suite.suite import Suite
 from gpubench.suite.trial import TRAINED, Measurement, Trial, measurement_from_json, trial_from_json
 from gpubench.training.clock.clock import Clock
@@ -30,12 +31,17 @@ from gpubench.worker.failures import CONSEQUENCES, failed
 if TYPE_CHECKING:  # a suite without torch runs without it
     import torch
 
+    from gpubench.training.flops import Work
+    from gpubench.training.operands import OperandWatch
+
 Message = Mapping[str, Any]
 """An event or an answer between child and parent: plain data, for JSON."""
 Send = Callable[[Message], None]
 """Tells the parent of something that happened."""
 Join = Callable[[], tuple[Peers, Message]]
 """Joins the other processes of the trial; returns them, and `backend` and `interconnect` for the row."""
+LEAST_LOW_SHARE = 0.1
+"""Least share of the FLOPs in 8 bits under the name of such a precision."""
 CAUSE_SECONDS = 1.0
 """How long a process that only lost the others stays, so that the parent sees which process ended first and how."""
 HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
@@ -217,7 +223,7 @@ def _run_torch_suite(
             " (see docs/adding-a-suite.md)"
         )
     probed = ", ".join(f"{name} {error:.1e}" for name, error in proof.items())
-    operands = watch.check(case.precision, case.device)
+    operands = watch.check(case.precision, case.device, notes.low_products)
     weights = precision.check_weights(case.precision, notes.weights)
     # After a kill the first step is of another phase of the schedule, with other work in it.
     whole = counted and not measurement.resumed
@@ -229,7 +235,27 @@ def _run_torch_suite(
     )
     lost = ", ".join(f"{name} {value}" for name, value in measurement.quality.items() if not _is_finite(value))
     diverged = notes.diverged or (f"the trained model has {lost}" if lost else "")
-    return _diverged(measurement, diverged) if diverged else measurement
+    return _diverged(measurement, diverged) if diverged else with_low_share(measurement, trial, watch, work, clock)
+
+
+def with_low_share(
+    measurement: Measurement, trial: Trial, watch: "OperandWatch", work: "Work", clock: Clock
+) -> Measurement:
+    """Return the measurement in float8 or int8-mixed with the share of its FLOPs that had operands of 8 bits.
+
+    Raises Unsupported where it is below LEAST_LOW_SHARE: such a rate would not be that of the precision.
+    """
+    name = trial.case.precision
+    if name not in LINEAR_ONLY:
+        return measurement
+    # Compiled code is not counted: there the suite's formula is the whole.
+    flops = work.flops or (measurement.flops_per_sample or 0) * clock.watched_samples
+    share = watch.low_flops / flops if flops and watch.low_flops else None
+    if share is not None and share < LEAST_LOW_SHARE:
+        raise Unsupported(f"its linear layers in {name} have only {share:.1%} of the FLOPs")
+    remarks = [f"{name} has {'an unknown share' if share is None else f'{share:.0%}'} of the FLOPs"]
+    remarks += [f"a CPU's rate in {name} means nothing"] * (trial.case.device == "cpu")
+    return replace(measurement, low_flops_share=share, reason="; ".join([*remarks, measurement.reason]).strip("; "))
 
 
 def _diverged(measurement: Measurement, why: str) -> Measurement:

@@ -72,6 +72,7 @@ SUITE = Suite(
     quality="accuracy",
     goal=GOAL,
     unit="images",
+    large_linears=False,
     recipe_batch=lambda model, params, precision: RECIPES[model].batch,
     studies=("ladder",),
     flops=flops,

@@ -112,6 +112,7 @@ SUITE = Suite(
     goal="goal",
     processes=True,
     unit="images",
+    large_linears=False,
     recipe_batch=lambda model, params, precision: schedule_in(params).first_batch,
     train_samples=lambda params: min(int(params["train_images"]) or TRAIN_IMAGES, TRAIN_IMAGES),
     data=("imagenet",),

@@ -42,6 +42,7 @@ SUITE = Suite(
     processes=True,
     refuse=lambda case: autocast_refusal(case.precision),
     unit="images",
+    large_linears=False,
     batch="512",
     cpu_batch=256,
     train_samples=TRAIN_IMAGES,

@@ -87,6 +87,7 @@ SUITE = Suite(
     quality="accuracy",
     processes=True,
     unit="images",
+    large_linears=False,
     batch="max",
     cpu_batch=16,
     train_samples=samples_of,

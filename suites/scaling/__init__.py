@@ -68,6 +68,7 @@ SUITE = Suite(
     studies=("scaling",),
     processes=True,
     unit="images",
+    large_linears=False,
     batch="max",
     cpu_batch=8,
     train_samples=IMAGES,

@@ -51,6 +51,7 @@ SUITE = Suite(
     studies=("ablation",),
     quality="accuracy",
     unit="images",
+    large_linears=False,
     recipe_batch=lambda model, params, precision: 128,
     train_samples=lambda params: int(params["train_images"]) or TRAIN_IMAGES,
     data=("cifar10",),

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 
 from gpubench import Case, Param, ParamValue, Suite, imported
 from gpubench.hardware.apex import why_no_apex
+from gpubench.suite.precisions import LINEAR_ONLY, NO_LARGE_LINEAR
 from gpubench.suite.trial import rnn_refusal
 
 TRAIN_TOKENS, VALID_TOKENS, TEST_TOKENS = 2_088_628, 217_646, 245_569
@@ -52,7 +53,10 @@ def recipe_batch(model: str, params: Mapping[str, ParamValue], precision: str) -
 
 
 def refuse(case: Case) -> str:
-    """Return why this case cannot run: no RNN in its precision, or no Apex for it."""
+    """Return why this case cannot run: no RNN or linear layer for its precision, or no Apex."""
+    sizes = case.params["emsize"], case.params["nhid"]
+    if case.precision in LINEAR_ONLY and (case.model != "transformer" or any(int(size) % 16 for size in sizes)):
+        return NO_LARGE_LINEAR
     if case.model != "transformer" and (reason := rnn_refusal(case.precision, case.device)):
         return reason
     if case.params["engine"] != "apex":

@@ -4,12 +4,11 @@ import contextlib
 import io
 import math
 from collections.abc import Mapping
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from gpubench.hardware.environment import Device
-from gpubench.hardware.state import CardState, Commands, Processes, Reading
+from gpubench.hardware.state import CardState, Commands, Processes, Reading, ask, library_named
 
 KIND = "cuda"
 MISSING = "AMD: install amd-smi-lib and the package amdsmi of the same ROCm release"
@@ -35,20 +34,15 @@ MOST_WATTS = 10_000
 
 def library() -> ModuleType | None:
     """Return amdsmi, initialised, or None if it or AMD's driver is missing."""
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):  # it prints if the system's library is missing
-            amdsmi = import_module("amdsmi")
-            amdsmi.amdsmi_init()
-    except Exception:  # no package, library or driver: the trial runs without telemetry
-        return None
-    return amdsmi
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints if the system's library is missing
+        return library_named("amdsmi", "amdsmi_init")
 
 
 def find(smi: ModuleType, device: Device) -> "AmdCard | None":
     """Return the card at the device's PCI address (domain:bus:device), or None if partitions share it."""
-    handles = _ask(smi, "amdsmi_get_processor_handles") or []
+    handles = ask(smi, "amdsmi_get_processor_handles") or []
     bus = device.bus.lower()
-    addresses = [str(_ask(smi, "amdsmi_get_gpu_device_bdf", handle) or "") for handle in handles]
+    addresses = [str(ask(smi, "amdsmi_get_gpu_device_bdf", handle) or "") for handle in handles]
     matches = [index for index, address in enumerate(addresses) if address.lower().rpartition(".")[0] == bus]
     if not bus or len(matches) != 1:
         return None
@@ -133,14 +127,7 @@ class AmdCard:
         return _number(self._ask("amdsmi_get_temp_metric", getattr(self._smi.AmdSmiTemperatureType, sensor), now))
 
     def _ask(self, name: str, *more: object) -> Any:
-        return _ask(self._smi, name, self._handle, *more)
-
-
-def _ask(smi: ModuleType, name: str, *arguments: object) -> Any:
-    try:
-        return getattr(smi, name)(*arguments)
-    except Exception:  # amdsmi's errors, or a function that this release lacks: no value
-        return None
+        return ask(self._smi, name, self._handle, *more)
 
 
 def _number(value: object) -> float | None:

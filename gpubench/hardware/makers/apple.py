@@ -1,11 +1,10 @@
 """Reads the energy of Apple's GPU through zeus-apple-silicon. Clock and temperature cannot be read."""
 
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from gpubench.hardware.environment import Device
-from gpubench.hardware.state import CardState, Commands, Processes, Reading
+from gpubench.hardware.state import CardState, Commands, Processes, Reading, library_named
 
 KIND = "mps"
 MISSING = "pip install zeus-apple-silicon to read energy; close other programs by hand"
@@ -13,10 +12,7 @@ MISSING = "pip install zeus-apple-silicon to read energy; close other programs b
 
 def library() -> ModuleType | None:
     """Return the library, or None if it is not installed."""
-    try:
-        return import_module("zeus_apple_silicon")
-    except Exception:  # no package, or another kind of machine: the trial runs without telemetry
-        return None
+    return library_named("zeus_apple_silicon")
 
 
 def find(zeus: ModuleType, device: Device) -> "AppleGpu | None":

@@ -1,11 +1,10 @@
 """Reads NVIDIA cards through NVML, which opens no CUDA context. A value that cannot be read is None, never an error."""
 
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from gpubench.hardware.environment import Device
-from gpubench.hardware.state import CardState, Commands, Processes, Reading
+from gpubench.hardware.state import CardState, Commands, Processes, Reading, ask, library_named
 
 KIND = "cuda"
 MISSING = (
@@ -34,12 +33,7 @@ NOT_AVAILABLE = {2**32 - 1, 2**64 - 1}
 
 def library() -> ModuleType | None:
     """Return NVML's Python binding, initialised, or None without an NVIDIA driver."""
-    try:
-        pynvml = import_module("pynvml")
-        pynvml.nvmlInit()
-    except Exception:  # no binding, library or permission: the trial runs without telemetry
-        return None
-    return pynvml
+    return library_named("pynvml", "nvmlInit")
 
 
 def find(nvml: ModuleType, device: Device) -> "NvmlCard | None":
@@ -49,7 +43,7 @@ def find(nvml: ModuleType, device: Device) -> "NvmlCard | None":
     """
     bare = device.uuid.removeprefix("GPU-").removeprefix("MIG-")
     for prefix in ("GPU-", "MIG-"):
-        handle = _ask(nvml, "nvmlDeviceGetHandleByUUID", f"{prefix}{bare}") if bare else None
+        handle = ask(nvml, "nvmlDeviceGetHandleByUUID", f"{prefix}{bare}") if bare else None
         if handle is not None:
             return NvmlCard(nvml, handle, f"{prefix}{bare}", integrated=device.integrated)
     return None
@@ -73,9 +67,9 @@ class NvmlCard:
         self._nvml, self._slice, self._integrated = nvml, handle, integrated
         self.identity = identity
         self.commands = nvidia_commands(identity)
-        whole = _ask(nvml, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle)
+        whole = ask(nvml, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle)
         self._card = handle if whole is None else whole
-        modes = _ask(nvml, "nvmlDeviceGetMigMode", self._card)
+        modes = ask(nvml, "nvmlDeviceGetMigMode", self._card)
         self._mig = whole is not None or bool(modes and modes[0] == 1)
 
     def state(self) -> CardState:
@@ -103,8 +97,8 @@ class NvmlCard:
         """Return the sensors' values now; no power and energy for a slice, as they are measured for the whole card."""
         sm, memory = self._nvml.NVML_CLOCK_SM, self._nvml.NVML_CLOCK_MEM
         mask = self._number("nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetCurrentClocksThrottleReasons")
-        rates = _ask(self._nvml, "nvmlDeviceGetUtilizationRates", self._slice)
-        used = _ask(self._nvml, "nvmlDeviceGetMemoryInfo", self._slice)
+        rates = ask(self._nvml, "nvmlDeviceGetUtilizationRates", self._slice)
+        used = ask(self._nvml, "nvmlDeviceGetMemoryInfo", self._slice)
         return Reading(
             power_watts=None if self._mig else _thousandth(self._number("nvmlDeviceGetPowerUsage")),
             energy_joules=None if self._mig else _thousandth(self._number("nvmlDeviceGetTotalEnergyConsumption")),
@@ -131,7 +125,7 @@ class NvmlCard:
 
     def _first(self, names: str, *more: object) -> Any:
         """Return the result of the first function in `names` that works: drivers and bindings rename them."""
-        answers = (_ask(self._nvml, name, self._card, *more) for name in names.split())
+        answers = (ask(self._nvml, name, self._card, *more) for name in names.split())
         return next((answer for answer in answers if answer is not None), None)
 
     def _number(self, names: str, *more: object) -> int | None:
@@ -146,13 +140,6 @@ def reason_names(mask: int) -> frozenset[str]:
     """Return the names of the bits that are set; an unknown bit is named by its number."""
     bits = [1 << place for place in range(mask.bit_length()) if mask >> place & 1]
     return frozenset(REASONS.get(bit, f"{bit:#x}") for bit in bits)
-
-
-def _ask(nvml: ModuleType, name: str, *arguments: object) -> Any:
-    try:
-        return getattr(nvml, name)(*arguments)
-    except Exception:  # errors of NVML or its binding, or a function that it lacks: no value
-        return None
 
 
 def _thousandth(value: int | None) -> float | None:

@@ -43,6 +43,8 @@ class CaseBatches:
         self._found: dict[Key, Case] = {}
         self._confirmed: set[Key] = set()
         """Cases whose batch is confirmed."""
+        self._compiled: set[Key] = set()
+        """Cases whose kernels MIOpen has found and compiled."""
 
     def so_far(self, case: Case) -> Case | None:
         """Return the case with the batch of its search so far; None for a twin that equals another case."""
@@ -104,6 +106,7 @@ class CaseBatches:
     def measured(self, trial: Trial) -> tuple[Trial, Measurement]:
         """Run the trial; returns it as it ran, with a smaller batch if its batch did not fit, and its measurement."""
         measurement: Measurement | None = None
+        self._compile(trial)
         if not trial.case.refusal and self.to_confirm(trial.case):
             trial, measurement = self._confirm(trial)
         if trial.case.refusal:
@@ -111,6 +114,18 @@ class CaseBatches:
         if measurement is None or trial.case.mode == "full":  # then only a quick trial has run so far
             measurement = self._measure(trial)
         return trial, measurement
+
+    def _compile(self, trial: Trial) -> None:
+        """Run a short trial of each new case on ROCm: MIOpen finds and compiles its kernels, and stores them on disk.
+
+        This takes up to a minute for each new shape, and would be in the first trial's time alone.
+        """
+        case, key = trial.case, _key(trial.case)
+        if case.refusal or not self._devices[case.device].rocm or key in self._compiled:
+            return
+        self._compiled.add(key)
+        self._say(f"compiling the kernels of {case.label}, untimed")
+        self._measure(replace(trial, case=replace(case, mode="probe"), prove=False))
 
     def _confirm(self, trial: Trial) -> tuple[Trial, Measurement | None]:
         """Run the first trial at a batch that a search found; returns it with a batch that works, and its measurement.

@@ -3,9 +3,10 @@
 A probe is a child process with a short lap. A trial confirms the batch that was found.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from gpubench.hardware import host
 from gpubench.hardware.environment import Device
 from gpubench.runner.batch.sizes import ProbeResult, fastest_batch, largest_batch
 from gpubench.runner.options import Options
@@ -17,6 +18,9 @@ MARGIN = 0.03
 """Share of memory that probes leave free, so that the longer trial fits too."""
 CPU_MARGIN = 0.08
 """The same on a CPU, where resident memory differs by up to 7% between processes."""
+
+SPILLED = 0.7
+"""A batch whose steps have less than this share of a smaller batch's rate uses memory that is not on the card."""
 
 BACK_OFF = 0.95
 """Factor of the next batch if the confirming trial does not fit."""
@@ -61,7 +65,7 @@ def capacity_of(case: Case, device: Device) -> int | None:
     # Other programs need the host's memory too, so only a limit counts there.
     of_card = None if device.shares_memory else device.available_bytes or device.memory_bytes
     capacity = min(filter(None, (case.memory_limit_bytes, of_card)), default=None)
-    margin = CPU_MARGIN if device.shares_memory else MARGIN
+    margin = CPU_MARGIN if device.shares_memory else host.WSL_MARGIN if host.in_wsl() else MARGIN
     return int(capacity * (1 - margin)) if capacity else None
 
 
@@ -71,7 +75,8 @@ def fit_batch(case: Case, device: Device, options: Options, cap: int | None, mea
     The case's first trial, at the full memory limit, has to confirm the batch (see `confirm`).
     """
     within = capacity_of(case, device)
-    fitted: list[int] = []
+    fitted: dict[int, float] = {}
+    """Rate of steps on a resident batch, in samples/s, by batch."""
     last = Measurement(status="out_of_memory")
 
     def probe(batch: int) -> ProbeResult:
@@ -79,19 +84,25 @@ def fit_batch(case: Case, device: Device, options: Options, cap: int | None, mea
         trial_case = replace(case, batch_size=batch, mode="probe", memory_limit_bytes=within)
         # The proof of the precision does not depend on the batch: only the first that fits has it.
         measured = measure(Trial(trial_case, 0, options.seed, prove=not fitted))
-        fitting = fits(measured)
         rate = measured.samples_per_second or 0.0
-        say(f"  batch {batch}: {f'{rate:,.1f} samples/s' if fitting else _why_not(measured)}")
+        smaller = [fitted[size] for size in fitted if size < batch]
+        # A CPU's rate falls for other reasons.
+        spilled = case.batch_policy == "max" and device.kind != "cpu" and is_spilled(measured, smaller)
+        fitting = fits(measured) and not spilled
+        why_not = "far slower than a smaller batch" if spilled else _why_not(measured)
+        say(f"  batch {batch}: {f'{rate:,.1f} samples/s' if fitting else why_not}")
         if batch == 1 and measured.status == "failed" and last.status == "out_of_memory" and not fitted:
             # BatchNorm needs two samples if an image has shrunk to one pixel, and two did not fit.
             last = replace(last, reason=f"a batch of 2: {last.reason}; and a batch of 1: {measured.reason}")
             return ProbeResult(fits=False)
         last = measured
         if fitting:
-            fitted.append(batch)
-        elif measured.status not in {"ok", "out_of_memory"} and not any(smaller < batch for smaller in fitted):
+            fitted[batch] = measured.resident_samples_per_second or 0.0
+        elif measured.status == "timed_out":  # a library that compiles or searches for long: no sign of full memory
+            raise ProbeFailed(replace(measured, reason=f"batch {batch}: {measured.reason}"))
+        elif measured.status not in {"ok", "out_of_memory"} and not smaller:
             raise ProbeFailed(measured)
-        # If a larger batch crashes, hangs or is killed, the cause is most often memory: it does not fit.
+        # If a larger batch crashes or is killed, the cause is most often memory: it does not fit.
         resting = measured.resting_memory_bytes or 0
         return ProbeResult(fits=fitting, rate=rate, memory_bytes=measured.peak_memory_bytes or 0, resting_bytes=resting)
 
@@ -113,6 +124,15 @@ def fit_batch(case: Case, device: Device, options: Options, cap: int | None, mea
 def fits(measurement: Measurement) -> bool:
     """Return whether the trial's batch fits in memory."""
     return measurement.status == "ok" and measurement.allocator_retries == 0
+
+
+def is_spilled(measurement: Measurement, smaller_rates: Sequence[float]) -> bool:
+    """Return whether the batch uses memory of the host, as its steps on a resident batch show, which need no loader.
+
+    `smaller_rates` are those of smaller batches, in samples/s.
+    """
+    rate = measurement.resident_samples_per_second
+    return rate is not None and rate < SPILLED * max(smaller_rates, default=0.0)
 
 
 def _why_not(measurement: Measurement) -> str:

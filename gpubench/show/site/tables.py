@@ -80,26 +80,26 @@ def _case(ranked_case: RankedCase, to: Addresses) -> HtmlLine:
         "source": author(group.source),
         "notes": name(notes_of(group), LONGEST),
     }
-    cells = _cells(CASES, values)
+    links = {
+        "card": to.card(ranked_case.card),
+        "seconds": to.row(ranked_case.rows[0]) if ranked_case.rows else "",
+        "suite": to.suite(group.suite),
+        "source": source_link(group.source),
+    }
+    cells = _cells(CASES, values, links)
     bar = () if math.isnan(ranked_case.share) else (round(100 * ranked_case.share),)
-    row = to.row(ranked_case.rows[0]) if ranked_case.rows else ""
-    rank = f"{ranked_case.rank} of {ranked_case.ranked}" if ranked_case.rank else ""
-    cells["rank"] = HtmlCell(rank)
-    cells["card"] = replace(
-        cells["card"], kind="name", href=to.card(ranked_case.card), beside=IMPORTED if group.source else ""
-    )
-    cells["seconds"] = replace(cells["seconds"], href=row, bar=bar)
-    cells["suite"] = replace(cells["suite"], href=to.suite(group.suite))
-    cells["source"] = replace(cells["source"], href=source_link(group.source), outside=True)
+    cells["rank"] = HtmlCell(f"{ranked_case.rank} of {ranked_case.ranked}" if ranked_case.rank else "")
+    cells["card"] = replace(cells["card"], kind="name", beside=IMPORTED if group.source else "")
+    cells["seconds"] = replace(cells["seconds"], bar=bar)
     return HtmlLine(
         list(cells.values()),
         filters={"suite": group.suite, "precision": group.precision, "card": ranked_case.card},
     )
 
 
-def _cells(columns: Sequence[Column], values: Mapping[str, Value]) -> dict[str, HtmlCell]:
+def _cells(columns: Sequence[Column], values: Mapping[str, Value], links: Mapping[str, str]) -> dict[str, HtmlCell]:
     """Return a cell for each column by its name, empty where there is no value."""
-    return {column.name: cell_of(values.get(column.name), column) for column in columns}
+    return {column.name: cell_of(values.get(column.name), column, links.get(column.name, "")) for column in columns}
 
 
 def ranking(ranked: Ranking, to: Addresses) -> Grid:
@@ -136,20 +136,14 @@ def _row(row: SiteRow, to: Addresses) -> HtmlLine:
     facts, anchor, source = row.facts, to.anchor(row), str(row.facts["source"])
     values: dict[str, Value] = {
         **{column: str(facts[column]) for column in ("suite", "model", "precision", "torch", "status", "source")},
-        "batch": _not_nan(facts["batch_size"]),
-        "seconds": _not_nan(facts["seconds"]),
-        "samples/s": _not_nan(facts["samples_per_second"]),
+        "batch": known(facts["batch_size"]),
+        "seconds": known(facts["seconds"]),
+        "samples/s": known(facts["samples_per_second"]),
         "notes": "; ".join(filter(None, (str(facts["marks"]), str(facts["reason"])))),
     }
-    cells = _cells(ROWS, values)
+    cells = _cells(ROWS, values, {"source": source_link(source)})
     cells["row"] = HtmlCell(f"{row.file}, line {row.line}", kind="row", href=f"#{anchor}")
-    cells["source"] = replace(cells["source"], href=source_link(source), outside=True)
     return HtmlLine(list(cells.values()), id=anchor)
-
-
-def _not_nan(value: float) -> float | None:
-    """Return the value, None for NaN."""
-    return None if math.isnan(value) else value
 
 
 def figures(published: Published, card: str) -> Grid:
@@ -168,6 +162,4 @@ def _figure(kind: str, figure: Figure, reason: str) -> HtmlLine:
         "source": f"{figure.source}, line {figure.line}",
         "why it is not used": reason,
     }
-    cells = _cells(FIGURES, values)
-    cells["source"] = replace(cells["source"], href=figure_link(figure), outside=True)
-    return HtmlLine(list(cells.values()))
+    return HtmlLine(list(_cells(FIGURES, values, {"source": figure_link(figure)}).values()))

@@ -30,8 +30,11 @@ CLASS_OF = {
 }
 """The class of each precision; other precisions are left out."""
 MAKER_WORDS = frozenset({"nvidia", "geforce", "tesla", "amd", "instinct"})
-OMITTED_WORDS = frozenset({"Blackwell", "Edition", "Generation", "with", "Design", "GPU"})
-"""Words that `short_name` drops anywhere in a name. It drops MAKER_WORDS at the start."""
+OMITTED_WORDS = frozenset({"Blackwell", "Edition", "Generation", "with", "Design", "GPU", "VF"})
+"""Words that `short_name` drops anywhere in a name. It drops MAKER_WORDS at the start.
+
+VF is a card in a virtual machine, whole: MI300X VF.
+"""
 SECONDS = frozenset({"seconds"})
 """Units in which a smaller figure is faster."""
 

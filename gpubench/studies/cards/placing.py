@@ -5,7 +5,6 @@ the two cards.
 """
 
 from collections.abc import Collection
-from typing import Any
 
 import pandas as pd
 
@@ -23,8 +22,8 @@ KIND, FAMILY = "half", "convolution"
 LEAST_BATCH = 64
 """Published figures use batches that fill the memory; a smaller batch is slower."""
 NOT_RANKED = (
-    f"Not ranked: needs unmarked trials of {MODEL} on {PIXELS} pixels in mixed precision, channels last, on one card,"
-    f" with a batch of {LEAST_BATCH} or more."
+    f"Not ranked: needs unmarked trials of {MODEL} on {PIXELS} pixels in mixed precision, channels last (first on a"
+    f" Radeon), on one card, with a batch of {LEAST_BATCH} or more."
 )
 
 
@@ -78,21 +77,15 @@ def _rows_of_study(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["studies"].map(lambda studies: STUDY in str(studies).split()).astype(bool)]
 
 
-def are_comparable(rows: pd.DataFrame, modes: Collection[str] = ("sampled", "full")) -> list[bool]:
+def are_comparable(rows: pd.DataFrame, modes: Collection[str] = ("sampled", "full")) -> "pd.Series[bool]":
     """Return for each row whether it is an unmarked trial of the anchor's workload, in one of these modes."""
-    return [_is_comparable(row, modes) for _, row in rows.iterrows()]
-
-
-def _is_comparable(row: "pd.Series[Any]", modes: Collection[str]) -> bool:
-    kind = CLASS_OF.get(f"amp-{row['precision']}", CLASS_OF.get(row["precision"]))
-    return (
-        (row["model"], row["status"], row["memory_format"], kind) == (MODEL, "ok", "channels_last", KIND)
-        and row["mode"] in modes
-        and row["processes"] == 1
-        and row["batch_size"] >= LEAST_BATCH
-        and not str(row["marks"])
-        and params_of(row["params"]).get("image_size") == PIXELS
-    )
+    kinds = rows["precision"].map(lambda name: CLASS_OF.get(f"amp-{name}", CLASS_OF.get(name)))
+    pixels = rows["params"].map(lambda text: params_of(text).get("image_size"))
+    layouts = rows["card"].map(lambda card: "contiguous" if str(card).startswith("AMD Radeon") else "channels_last")
+    workload = (rows["model"] == MODEL) & (kinds == KIND) & (pixels == PIXELS)
+    setting = (rows["memory_format"] == layouts) & (rows["processes"] == 1)
+    good = (rows["status"] == "ok") & (rows["marks"] == "") & rows["mode"].isin(modes)
+    return workload & setting & good & (rows["batch_size"] >= LEAST_BATCH)
 
 
 def anchor() -> Figure:

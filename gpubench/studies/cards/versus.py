@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpubench.studies.cards.figures import CLASSES, SECONDS, TF32_NOTE, Figure, FigureGroup, published
+from gpubench.studies.cards.figures import CLASSES, SECONDS, TF32_NOTE, FigureGroup, published
 from gpubench.studies.cards.ranking import answer_with, chart, rank, rank_sentence
 from gpubench.studies.cards.ratio import (
     WORKLOADS_50,
@@ -19,10 +19,8 @@ from gpubench.studies.words import gain, listed, times
 
 REMARKS = ("modified memory", "vGPU", "max_lr")
 """Beginnings of notes that are caveats."""
-LINE = "line of public_speeds.csv"
-"""A column of the table of a card's figures; a terminal has no room for it."""
-BRIEF_COLUMNS, BRIEF_LINES = 6, 5
-"""Columns of the table of pairs on a terminal, and its lines at each end."""
+BRIEF_LINES = 5
+"""Lines at each end of the table of pairs on a terminal."""
 
 
 def answer(
@@ -109,8 +107,8 @@ def pair_table(pairs: Sequence[Pair], card: str, other: str) -> Table:
         Column(card, "x"),
         Column(other, "x"),
         Column("source", note=True),
-        Column("unit"),
-        Column("files"),
+        Column("unit", detail=True),
+        Column("files", detail=True),
     )
     lines: list[tuple[Value, ...]] = []
     for pair in pairs:
@@ -134,20 +132,13 @@ def _remarks(pair: Pair) -> Iterator[str]:
                 yield f"{group.card}: {remark}"
 
 
-def without_lines(table: Table) -> Table:
-    """Return the table of a card's figures without LINE."""
-    kept = [at for at, column in enumerate(table.columns) if column.name != LINE]
-    columns = tuple(table.columns[at] for at in kept)
-    return Table(table.name, columns, tuple(tuple(line[at] for at in kept) for line in table.lines))
-
-
-def brief(table: Table, every: bool) -> Table:
-    """Return the table of `pair_table` with the columns that fit a terminal, and without its middle unless `every`."""
-    columns, lines = table.columns[:BRIEF_COLUMNS], tuple(line[:BRIEF_COLUMNS] for line in table.lines)
-    if every or len(lines) <= 2 * BRIEF_LINES:
-        return Table(table.name, columns, lines)
+def brief(table: Table) -> Table:
+    """Return the table of `pair_table` without its middle."""
+    lines = table.lines
+    if len(lines) <= 2 * BRIEF_LINES:
+        return table
     name = f"{table.name}: the first and the last {BRIEF_LINES} of {len(lines)} (--all)"
-    return Table(name, columns, lines[:BRIEF_LINES] + lines[-BRIEF_LINES:])
+    return Table(name, table.columns, lines[:BRIEF_LINES] + lines[-BRIEF_LINES:])
 
 
 def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
@@ -161,7 +152,7 @@ def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
         Column("precision"),
         Column("figure", "x"),
         Column("unit"),
-        Column(LINE, "count"),
+        Column("line of public_speeds.csv", "count", detail=True),
         Column("file", note=True),
     )
     used = [
@@ -171,7 +162,10 @@ def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
         for figure in group.figures
     ]
     lines = [
-        (figure.workload, kind, figure.precision, figure.figure, figure.unit, figure.line, _file_and_note(figure))
+        (
+            *(figure.workload, kind, figure.precision, figure.figure, figure.unit, figure.line),
+            ", ".join(filter(None, (figure.where, figure.note))),
+        )
         for kind, figure in used
     ]
     left_out = [
@@ -185,7 +179,3 @@ def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
         count = "No figure of it is in our data: estimated from peak TFLOP/s and memory bandwidth."
     tables = [Table("figures", columns, tuple(lines))] if lines else []
     return answer_with(f"{rank_sentence(ranking, card)} {count}", card, tables, left_out=left_out)
-
-
-def _file_and_note(figure: Figure) -> str:
-    return f"{figure.where}, {figure.note}" if figure.note else figure.where

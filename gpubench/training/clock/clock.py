@@ -32,6 +32,8 @@ class Notes:
     """Why the model did not learn, or empty."""
     weights: Mapping[str, int] = field(default_factory=dict)
     """Number of tensors of model and optimizer, by owner and dtype (see precision.check_weights)."""
+    low_products: int = 0
+    """Products of 8-bit operands that a step makes at least (see low_precision.products_of)."""
 
 
 class Clock:

@@ -1,0 +1,192 @@
+"""Linear layers whose three products (forward, both gradients) have float8 or int8 operands.
+
+`Mode.prepare` puts them into a model. The recipes are torchao's: tensorwise dynamic float8 (Micikevicius et al., "FP8
+Formats for Deep Learning", 2022) and int8 mixed precision with a scale for each row. Weights stay float32.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from gpubench.errors import Unsupported
+from gpubench.suite.precisions import NO_LARGE_LINEAR
+
+MULTIPLE = 16
+"""`torch._scaled_mm` takes dimensions that are multiples of it."""
+LEAST = 32
+"""Smallest dimension: on CUDA `torch._int_mm` takes more than 16 rows."""
+INT8_MOST = 127
+SMALLEST = 1e-12
+"""Smallest divisor of a scale."""
+
+
+def is_mi300() -> bool:
+    """Return whether the card is of AMD's MI300 series, whose float8 has another encoding."""
+    return bool(torch.version.hip) and torch.cuda.get_device_properties().gcnArchName.startswith("gfx94")
+
+
+def float8_types() -> tuple[torch.dtype, torch.dtype]:
+    """Return the dtypes of activations and weights, and of gradients."""
+    return (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz) if is_mi300() else (torch.float8_e4m3fn, torch.float8_e5m2)
+
+
+def to_float8(tensor: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a tensor in float8, scaled so that its largest value is float8's largest, and the inverse of the scale."""
+    most = torch.finfo(dtype).max
+    # In float64, because compiled code rounds a division in float32 differently (torchao, float8_utils.py).
+    scale = (most / tensor.abs().amax().double().clamp(min=SMALLEST)).float()
+    return (tensor.float() * scale).clamp(-most, most).to(dtype), scale.reciprocal()
+
+
+def to_int8(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a matrix in int8, each row scaled so that its largest value is 127, and the inverse scales (rows, 1)."""
+    inverse = tensor.abs().amax(1, keepdim=True).float() / INT8_MOST
+    scaled = tensor.float() * (1.0 / inverse.clamp(min=SMALLEST))
+    return scaled.round().clamp(-INT8_MOST - 1, INT8_MOST).to(torch.int8), inverse
+
+
+def float8_product(
+    a: torch.Tensor, b: torch.Tensor, a_scale: torch.Tensor, b_scale: torch.Tensor, dtype: torch.dtype, fast: bool
+) -> torch.Tensor:
+    """Return a x b in `dtype`, for float8 a in rows and b in columns; `fast` sums with fewer bits, as on forward."""
+    if hasattr(functional, "scaled_mm"):
+        tensorwise = functional.ScalingType.TensorWise
+        return functional.scaled_mm(
+            a, b, a_scale, tensorwise, b_scale, tensorwise, output_dtype=dtype, use_fast_accum=fast
+        )
+    # Older releases have no public name for it.
+    return torch._scaled_mm(a, b, scale_a=a_scale, scale_b=b_scale, out_dtype=dtype, use_fast_accum=fast)
+
+
+def int8_product(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return a x b in `dtype`; both are quantised here, a by rows and b by columns."""
+    (a8, a_scale), (b8, b_scale) = to_int8(a), to_int8(b.t())
+    # No release has a public name for it.
+    return (torch._int_mm(a8.contiguous(), b8.contiguous().t()).float() * b_scale.t() * a_scale).to(dtype)
+
+
+def random_product(name: str, side: int, device: torch.device) -> Callable[[], torch.Tensor]:
+    """Return a function that multiplies two square matrices, already in 8 bits: the peak of precision `name`."""
+    a, b = (torch.randn(side, side, device=device) for _ in range(2))
+    if name == "int8-mixed":
+        return partial(torch._int_mm, to_int8(a)[0], to_int8(b)[0].t())
+    dtype, _ = float8_types()
+    (a8, a_scale), (b8, b_scale) = to_float8(a, dtype), to_float8(b, dtype)
+    return partial(float8_product, a8, b8.t(), a_scale, b_scale, torch.bfloat16, True)
+
+
+class _Float8(torch.autograd.Function):
+    """x (N, in) times the transposed weight (out, in); both gradients from the same float8 operands."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        forward_type, _ = float8_types()
+        (x8, x_scale), (weight8, weight_scale) = to_float8(x, forward_type), to_float8(weight, forward_type)
+        ctx.save_for_backward(x8, x_scale, weight8, weight_scale)
+        return float8_product(x8, weight8.t(), x_scale, weight_scale, x.dtype, True)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        x8, x_scale, weight8, weight_scale = ctx.saved_tensors
+        _, backward_type = float8_types()
+        gradient8, scale = to_float8(gradient.contiguous(), backward_type)
+        of_x = of_weight = None
+        if ctx.needs_input_grad[0]:
+            columns = weight8.t().contiguous().t()
+            of_x = float8_product(gradient8, columns, scale, weight_scale, gradient.dtype, False)
+        if ctx.needs_input_grad[1]:
+            rows, columns = gradient8.t().contiguous(), x8.t().contiguous().t()
+            of_weight = float8_product(rows, columns, scale, x_scale, gradient.dtype, False)
+        return of_x, of_weight
+
+
+class _Int8(torch.autograd.Function):
+    """The same in int8. Each product sums over another dimension, so it quantises its operands anew."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x, weight)
+        return int8_product(x, weight.to(x.dtype).t(), x.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        x, weight = ctx.saved_tensors
+        needs_x, needs_weight = ctx.needs_input_grad
+        of_x = int8_product(gradient, weight.to(x.dtype), gradient.dtype) if needs_x else None
+        return of_x, int8_product(gradient.t(), x, gradient.dtype) if needs_weight else None
+
+
+class LowPrecisionLinear(nn.Linear):
+    """A linear layer that multiplies in 8 bits and returns autocast's dtype."""
+
+    product: type[torch.autograd.Function]
+    multiplied = 0
+    """Products of its last forward pass with its backward pass."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the layer's output for (..., in_features); rows of zeros fill up to a multiple of 32."""
+        device = x.device.type
+        if torch.is_autocast_enabled(device):
+            x = x.to(torch.get_autocast_dtype(device))
+        if torch.is_grad_enabled():
+            self.multiplied = 1 + x.requires_grad + self.weight.requires_grad
+        rows = x.reshape(-1, self.in_features).contiguous()
+        if missing := -len(rows) % LEAST:  # not always: padding and cutting copy
+            filled = functional.pad(rows, (0, 0, 0, missing))
+            output: torch.Tensor = self.product.apply(filled, self.weight)[: len(rows)]
+        else:
+            output = self.product.apply(rows, self.weight)
+        if self.bias is not None:
+            output = output + self.bias.to(output.dtype)
+        return output.view(*x.shape[:-1], self.out_features)
+
+
+class Float8Linear(LowPrecisionLinear):
+    """A linear layer in `float8`."""
+
+    product = _Float8
+
+
+class Int8Linear(LowPrecisionLinear):
+    """A linear layer in `int8-mixed`."""
+
+    product = _Int8
+
+
+LAYERS: dict[str, type[LowPrecisionLinear]] = {"float8": Float8Linear, "int8-mixed": Int8Linear}
+
+
+def convert(model: nn.Module, name: str) -> None:
+    """Make the linear layers of `model` multiply in 8 bits, in place, where both dimensions are multiples of 16.
+
+    The last one is the head and stays, unless it is the whole model. Raises Unsupported if no layer is left.
+    """
+    # Subclasses compute something of their own.
+    linears = [module for module in model.modules() if type(module) is nn.Linear]
+    layers = [layer for layer in linears if layer is model or (layer is not linears[-1] and fits(layer))]
+    if not layers:
+        raise Unsupported(NO_LARGE_LINEAR)
+    for layer in layers:
+        layer.__class__ = LAYERS[name]  # keeps weights, names and hooks
+
+
+def fits(layer: nn.Linear) -> bool:
+    """Return whether the operators take the layer's dimensions."""
+    sizes = (layer.in_features, layer.out_features)
+    return all(size % MULTIPLE == 0 and size >= LEAST for size in sizes)
+
+
+def products_of(model: nn.Module) -> int:
+    """Return the 8-bit products of a forward and a backward pass of `model`, each layer used once."""
+    return sum(layer.multiplied for layer in _layers(model))
+
+
+def _layers(model: nn.Module) -> Iterator[LowPrecisionLinear]:
+    return (module for module in model.modules() if isinstance(module, LowPrecisionLinear))
