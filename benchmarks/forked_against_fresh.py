@@ -19,6 +19,7 @@ import pandas as pd
 from rich.console import Console
 
 from gpubench.analysis.stats import t_quantile
+from gpubench.runner import template
 from gpubench.runner.options import Options
 from gpubench.runner.process import run_child
 from gpubench.runner.run import run
@@ -52,6 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--model", default="resnet18")
     wanted = parser.parse_args(arguments)
+    template.NOT_FORKED = ()
     ratios: dict[str, list[float]] = {figure: [] for figure in FIGURES}
     for pair in range(wanted.pairs):
         options = Options(

@@ -22,7 +22,7 @@ def said(number, case=CASE, searches=0, **options):
 
 def test_a_sampled_run_gets_the_usual_time_and_says_that_it_is_one():
     first, second = said(42)
-    assert lacking(first, "42 trials", "18 min", "cifar100", "real", "15:45") == []
+    assert lacking(first, "42 trials", "21 min", "cifar100", "real", "15:49") == []
     assert lacking(second, "30 min", "--time-limit") == []
 
 
@@ -41,14 +41,14 @@ def test_of_a_whole_run_no_time_is_invented():
 
 def test_a_run_until_goes_on_to_its_budget_at_most():
     first = said(42, until=0.01, budget_seconds=1800.0)[0]
-    assert lacking(first, "42 trials", "18 min", "30 min", "cifar100", "15:58") == []
-    assert "at least 18 min;" in said(42, until=0.01, budget_seconds=60.0)[0]
+    assert lacking(first, "42 trials", "21 min", "30 min", "cifar100", "15:58") == []
+    assert "at least 21 min;" in said(42, until=0.01, budget_seconds=60.0)[0]
 
 
 def test_what_cannot_run_is_counted_with_its_reason():
     refused = replace(CASE, refusal="Lightning is not installed: pip install it")
     lines = forecast([Trial(refused, 0, 42)] * 2 + [Trial(CASE, 0, 42)], 0, Options(), NOW)
-    assert lines[0].startswith("1 trial, at least 33 s;")
+    assert lines[0].startswith("1 trial, at least 38 s;")
     assert lacking(lines[2], "2 cases", "Lightning is not installed: pip install it") == []
     (line,) = said(1, refused)
     assert lacking(line, "1 case", "Lightning is not installed: pip install it") == []

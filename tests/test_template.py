@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 from test_process import gone, measured, task
 
 from gpubench.rows.read import load
-from gpubench.runner.process import Outcome, run_child
+from gpubench.runner import template as parent
+from gpubench.runner.process import Outcome
 from gpubench.runner.template import Templates
 from gpubench.worker import template
 
@@ -18,7 +20,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are used 
 
 
 @pytest.fixture
-def templates():
+def templates(monkeypatch):
+    """A trial on this CPU stands for one on a card."""
+    monkeypatch.setattr(parent, "NOT_FORKED", ())
     with Templates() as started:
         yield started
 
@@ -180,13 +184,6 @@ def test_forks_have_random_numbers_of_their_own(tmp_path, templates):
     assert told(templates, asked)[1] != told(templates, asked)[1]
 
 
-def test_the_time_of_a_fork_is_not_another_programs(tmp_path, templates):
-    asked = task(tmp_path, "import time\nbegan = time.process_time()\nwhile time.process_time() < began + 0.5: pass")
-    templates(asked)
-    assert 0.5 <= templates(asked).forked_cpu_seconds < 5
-    assert run_child(asked).forked_cpu_seconds == 0
-
-
 def test_no_descriptor_is_left_open(tmp_path, templates):
     asked = task(tmp_path, "import os; print(len(os.listdir('/proc/self/fd')))")
     first = told(templates, asked)[1]
@@ -196,17 +193,12 @@ def test_no_descriptor_is_left_open(tmp_path, templates):
 
 
 @pytest.mark.parametrize(
-    ("changes", "path"),
-    [
-        ({}, "suite.py"),
-        ({"processes": 2}, ""),
-        ({"memory_limit_bytes": 1}, ""),
-        ({"memory_limit_bytes": 1, "device": "cuda:0"}, "suite.py"),
-    ],
+    ("device", "processes", "path"), [("cuda:0", 1, "suite.py"), ("cuda:0", 2, ""), ("cpu", 1, "")]
 )
-def test_several_processes_and_limits_of_resident_memory_need_new_processes(templates, changes, path):
-    case = {"suite_path": "suite.py", "processes": 1, "device": "cpu", "memory_limit_bytes": None, **changes}
-    assert templates._suite_of({"task": "trial", "trial": {"case": case}}) == path
+def test_a_cpu_and_several_processes_need_new_processes(device, processes, path):
+    case = {"suite_path": "suite.py", "processes": processes, "device": device}
+    with Templates() as templates:
+        assert templates._suite_of({"task": "trial", "trial": {"case": case}}) == path
 
 
 KILLS = '''"""Kills a process of its run in some trials, once each."""
@@ -268,16 +260,24 @@ SUITE = Suite(train=train, models=("a",), params={}, version=1, torch=False)
 '''
 
 
+FORKED_ON_THE_CPU = """
+from gpubench.cli.app import app
+from gpubench.runner import template
+
+template.NOT_FORKED = ()
+app()
+"""
+
+
 @pytest.mark.e2e
-def test_each_trial_is_there_once_whatever_is_killed(cli_process, left_over, tmp_path):
+def test_each_trial_is_there_once_whatever_is_killed(left_over, tmp_path):
     (tmp_path / "kills.py").write_text(KILLS)
     codes = []
+    options = ["--suite", "kills.py", "--device", "cpu", "--precision", "fp32", "--repeats", "9", "--out", "a.csv"]
     while 0 not in codes and len(codes) < 12:
-        done = cli_process(
-            "run", "--suite", "kills.py", "--device", "cpu", "--precision", "fp32", "--repeats", 9, "--out", "a.csv"
-        )
-        codes.append(done.returncode)
-    assert codes[-1] == 0, done.stderr
+        command = [sys.executable, "-c", FORKED_ON_THE_CPU, "run", *options]
+        codes.append(subprocess.run(command, cwd=tmp_path, check=False, timeout=300).returncode)
+    assert codes[-1] == 0
     assert codes.count(-signal.SIGKILL) == 3
     assert set(codes) <= {-signal.SIGKILL, 4, 0}
     rows = load([tmp_path / "a.csv"]).frame

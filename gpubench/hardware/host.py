@@ -71,13 +71,10 @@ class CpuLoad:
     def __init__(self) -> None:
         self._began, self._busy, self._own = time.monotonic(), _busy_seconds(), _own_seconds()
 
-    def others(self, forked_seconds: float = 0.0) -> float:
-        """Return the share of other programs, 0 to 1, including time that a hypervisor gave to other machines.
-
-        `forked_seconds`: CPU time of processes of this run that are no children of this process.
-        """
+    def others(self) -> float:
+        """Return the share of other programs, 0 to 1, including time that a hypervisor gave to other machines."""
         available = (time.monotonic() - self._began) * (psutil.cpu_count() or 1)
-        taken = _busy_seconds() - self._busy - (_own_seconds() - self._own) - forked_seconds
+        taken = _busy_seconds() - self._busy - (_own_seconds() - self._own)
         return max(0.0, taken / available) if available > 0 else 0.0
 
 

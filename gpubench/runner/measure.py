@@ -42,7 +42,7 @@ class Measure:
         outcome = self._in_child(self._placed(trial), sampler)
         measurement = _measurement_of(outcome)
         telemetry = sampler.telemetry(measurement.laps)
-        if load and (others := load.others(outcome.forked_cpu_seconds)) > host.SHARED_CPU:
+        if load and (others := load.others()) > host.SHARED_CPU:
             telemetry = replace(telemetry, foreign_load=f"{others:.0%} of the CPUs", marks="shared")
         inside = (outcome.answer or {}).get("train_call_seconds")
         startup_seconds = outcome.seconds - inside if isinstance(inside, float) else None

@@ -80,7 +80,7 @@ def measure(
         raise UserError(f"the peak of {device.device} in {precision} could not be measured: {why}")
     peak = Peak(**answer["rates"])
     others = sampler.others()
-    if (others and others["compute"]) or (cpu_load and cpu_load.others(outcome.forked_cpu_seconds) > host.SHARED_CPU):
+    if (others and others["compute"]) or (cpu_load and cpu_load.others() > host.SHARED_CPU):
         say(f"other programs used {device.device} meanwhile: its peak in {precision} is not stored")
         return replace(peak, shared=True)
     _store(_key(device, torch, precision, threads), peak)

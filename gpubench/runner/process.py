@@ -61,8 +61,6 @@ class Started:
     lifeline: IO[bytes]
     """Our end of a pipe: the worker ends when it closes, and the kernel closes it when this process dies."""
     start: Start = "fresh"
-    cpu_seconds: Callable[[], float] = float
-    """Returns the CPU time that the system does not count as this process's."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +77,6 @@ class Outcome:
     peak_resident_bytes: int | None = None
     """Peak memory of the child and the processes that it started; measured only with a limit."""
     start: Start = "fresh"
-    forked_cpu_seconds: float = 0.0
-    """CPU time of a forked child and of a template started for it: the system does not count it as this process's."""
 
     @property
     def reason(self) -> str:
@@ -157,7 +153,6 @@ def run_child(
         tail=" | ".join(watch.tail),
         peak_resident_bytes=watch.peak_resident_bytes or None,
         start=started.start,
-        forked_cpu_seconds=started.cpu_seconds(),
     )
 
 
@@ -195,6 +190,8 @@ class ServingChild:
 
     def close(self) -> None:
         """End the child and all that it started."""
+        if self._lifeline.closed:  # by then another process may have its number
+            return
         self._messages.close()
         self._socket.close()
         self._lifeline.close()
@@ -217,12 +214,9 @@ class ServingChild:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
 
 
-def describe(run_child: RunChild = run_child, suite: str = "") -> TorchFacts:
-    """Return what a child reports about torch and its devices; raises UserError if torch cannot be imported.
-
-    `suite` is the path of the suite that will be imported next.
-    """
-    outcome = run_child({"task": "describe", "suite": suite}, time_limit_seconds=300)
+def describe(run_child: RunChild = run_child) -> TorchFacts:
+    """Return what a child reports about torch and its devices; raises UserError if torch cannot be imported."""
+    outcome = run_child({"task": "describe"}, time_limit_seconds=300)
     if outcome.answer is None or "facts" not in outcome.answer:
         why = (outcome.answer or {}).get("reason") or outcome.reason
         raise UserError(f"torch did not list its devices: {why}")

@@ -43,7 +43,7 @@ def run(
 ) -> RunSummary:
     """Run all trials of `options` and append a row for each; returns a summary.
 
-    Only child processes use a device; `run_child` starts one per call, by default a fork of a template.
+    Only child processes use a device; `run_child` starts one per call, by default (see Templates) a fork on a card.
     """
     console = console or Screen(stderr=True)
     scratch.sweep()
@@ -54,8 +54,7 @@ def run(
             check_imports(user_suites, options.time_limit_seconds, run_child)
             loaded = files.find_all(options.suites)
             recipes_of(options, loaded)  # an unknown name is an error before torch is imported
-            with_torch = [str(suite.path) for suite in loaded if suite.suite.torch]
-            facts = describe(run_child, with_torch[0]) if with_torch else env.cpu_facts()
+            facts = describe(run_child) if any(suite.suite.torch for suite in loaded) else env.cpu_facts()
             session = open_session(options, loaded, facts, console)
             if options.dry_run:
                 return show(session, console, run_child)

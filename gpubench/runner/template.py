@@ -9,14 +9,14 @@ import subprocess
 import sys
 from typing import IO, Any
 
-import psutil
-
 from gpubench.runner.process import IMPORT_SECONDS, Message, Outcome, ServingChild, Started, run_child, start_fresh
 
 REPORT = struct.Struct("qq")
 """A template's report on its fork: (process id, 0) at the start, (0, return code) at the end."""
 REPORT_SECONDS = 20.0
 """Longest wait for a report, in seconds."""
+NOT_FORKED: tuple[str, ...] = ("cpu",)
+"""Devices whose trials are new processes: a CPU's tensors are in the heap that a fork inherits (docs/method.md)."""
 MOST_TEMPLATES = 3
 """Each has the memory of a process with torch."""
 
@@ -24,11 +24,11 @@ MOST_TEMPLATES = 3
 class Templates:
     """Runs tasks in forks of templates, a new one for each suite and round. A context manager and a `RunChild`.
 
-    Forks of one template share its hash seed and its layout of memory, which change the time of a step on a CPU
-    (docs/method.md). With one template per round the trials of a case are as independent as new processes.
+    Forks of one template share its hash seed and its layout of memory, so each round has one of its own: the trials of
+    a case are as independent as new processes.
 
-    A task runs in a new process instead if it needs several processes or a limit of resident memory, or if a fork would
-    not do the same: where the suite, when imported, fails, opens a device or starts threads.
+    A task runs in a new process instead if its device is in NOT_FORKED, if it needs several processes, or if a fork
+    would not do the same: where the suite, when imported, fails, opens a device or starts threads.
     """
 
     def __init__(self) -> None:
@@ -61,10 +61,9 @@ class Templates:
             return ""
         if task["task"] == "trial":
             case = task["trial"]["case"]
-            limited = case["device"] == "cpu" and case["memory_limit_bytes"]
-            return "" if case["processes"] > 1 or limited else str(case["suite_path"])
-        any_suite = next(iter(self._templates), "")
-        return str(task.get("suite", any_suite)) if task["task"] in {"describe", "soak", "peak"} else ""
+            return "" if case["processes"] > 1 or case["device"] in NOT_FORKED else str(case["suite_path"])
+        on_card = task["task"] == "soak" or (task["task"] == "peak" and task["device"] not in NOT_FORKED)
+        return next(iter(self._templates), "") if on_card else ""
 
     def _ready(self, path: str, number: int | None) -> "Template | None":
         """Return the suite's template for a round, or for any round; None if it cannot be forked."""
@@ -99,8 +98,6 @@ class Template(ServingChild):
     def problem(self) -> str:
         """Wait until the suite is imported; return why no task may run in a fork, or an empty text."""
         answer = self.hear(IMPORT_SECONDS)
-        self._uncounted_seconds = _cpu_seconds(self._child.pid)
-        """CPU time of the import, which belongs to the task that needed it first."""
         return str(answer["problem"]) if answer else "it was not imported"
 
     def fork(self) -> Started:
@@ -118,9 +115,7 @@ class Template(ServingChild):
             if not pid:  # it was killed at once
                 raise ConnectionAbortedError
             ours.pop_all()
-        fork, uncounted = Fork(self, pid, printed), self._uncounted_seconds
-        self._uncounted_seconds = 0.0
-        return Started(fork, channel, held, "forked", lambda: uncounted + _cpu_seconds(pid))
+        return Started(Fork(self, pid, printed), channel, held, "forked")
 
     def report(self, seconds: float) -> tuple[int, int]:
         """Return the template's next report; raises TimeoutError, or another OSError if it has ended."""
@@ -170,10 +165,3 @@ def _round_of(task: Message) -> int | None:
     if task["task"] != "trial" or task["trial"]["case"]["mode"] == "probe":
         return None
     return int(task["trial"]["index"])
-
-
-def _cpu_seconds(pid: int) -> float:
-    """Return the CPU time of a process, which may have ended, and of its children that ended."""
-    with contextlib.suppress(psutil.Error):
-        return float(sum(psutil.Process(pid).cpu_times()[:4]))
-    return 0.0
