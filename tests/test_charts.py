@@ -1,8 +1,10 @@
 """Charts: a size that previews show whole, text that can be read there, nothing cut, nothing that shows one figure."""
 
+import io
 import itertools
 import re
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import matplotlib
@@ -14,10 +16,12 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from PIL import Image
 
+from gpubench.cli.quick import bars_of
 from gpubench.errors import UserError
 from gpubench.rows.embed import table_in
-from gpubench.show.charts import dated, draw, figure_of
+from gpubench.show.charts import dated, draw, figure_of, worth_drawing
 from gpubench.show.style import COLOURS, INK, contrast, themed
+from gpubench.studies.answer import answer as gpubench_answer
 from gpubench.studies.section import Bar, BarGroup
 
 GREY = INK["light"][4]
@@ -32,6 +36,9 @@ KINDS = {
     ),
     "twelve": pairs(groups=(BarGroup("m", tuple(Bar(f"RTX {n}", 9.0 + n, note="batch 8") for n in range(12))),)),
     "precisions": pairs(groups=tuple(BarGroup(m, tuple(Bar(p, 60.0) for p in "abcd")) for m in "xy"), winner=""),
+    "list": pairs(
+        groups=tuple(BarGroup(m, tuple(Bar(n + LONG, 60.0, (50.0, 70.0), note=LONG) for n in "abcde")) for m in "xy")
+    ),
     "huge": pairs(groups=tuple(BarGroup(f"{10**n}", (Bar(OLD, 10.0**n), Bar(NEW, 9.0**n))) for n in range(5))),
     "ratios": ratios((1.4, 1.2, 1.5), (0.9, 0.1, 90.0), (1.1, 1.0, 1.2)),
     "negative": singles(groups=(BarGroup("a", (Bar("x", -0.5, (-0.9, 0.1)),)), BarGroup("b", (Bar("x", 0.7),)))),
@@ -196,20 +203,116 @@ def test_bars_that_do_not_fit_are_counted(light):
     assert sum(text.startswith("card ") for text in words(figure_of(several, width=4.6, framed=False))) < 40
 
 
+def boxes(svg):
+    """Each filled box in the order of drawing: left, right, top and bottom, and its colour; not the ground."""
+    found = []
+    for path, colour in re.findall(r'<path d="([^"]*)"(?: clip-path="[^"]*")? style="fill: (#[0-9a-f]{6})"', svg):
+        xs, ys = zip(*re.findall(r"([\d.]+) ([\d.]+)", path), strict=True)
+        found.append((min(map(float, xs)), max(map(float, xs)), min(map(float, ys)), max(map(float, ys)), colour))
+    return [box for box in found if box[-1] != found[0][-1]]
+
+
 def fills(svg):
-    """The colour of each filled path, in the order of drawing."""
-    return re.findall(r'<path d="[^"]*"(?: clip-path="[^"]*")? style="fill: (#[0-9a-f]{6})"', svg)
+    """The colour of each of these boxes."""
+    return [box[-1] for box in boxes(svg)]
+
+
+def strokes(svg, width):
+    """The colour of each line of this width, in the order of drawing."""
+    return re.findall(rf'style="fill: none; stroke: (#[0-9a-f]{{6}}); stroke-width: {width}', svg)
+
+
+def slim(*names, value=0.01, **given):
+    """Groups of bars of which some are too short for a name inside: a key has the names."""
+    groups = tuple(
+        BarGroup(model, tuple(Bar(name, value if name == short else 0.2) for name in names), worse=names[-1] != short)
+        for model, short in (("a", names[0]), ("b", names[-1]))
+    )
+    return pairs(groups=groups, **given)
+
+
+def neighbours():
+    return bars_of({"H200": 7000.0, NEW: 2900.0, "RTX 5090": 2500.0}, NEW, "A rate", "quick", "torch 2.15.0")
+
+
+KEYED = {
+    "winner": slim(OLD, NEW),
+    "three names": slim("fp32", "fp16", "bf16", winner=""),
+    "four names": slim("A fp32", "A mixed", "B fp32", "B mixed", winner=""),
+    "no data": slim(OLD, NEW, value=None),
+    "neighbours": neighbours(),
+}
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_bars_have_the_colours_of_the_key(tmp_path, theme):
+@pytest.mark.parametrize("chart", KEYED.values(), ids=KEYED)
+def test_bars_have_the_colours_of_the_key(tmp_path, chart, theme):
     """Also where the winner is slower."""
-    values = (("a", 0.2, 0.01), ("b", 0.01, 0.2))
-    groups = tuple(BarGroup(model, (Bar(OLD, old), Bar(NEW, new)), worse=new > old) for model, old, new in values)
-    (path,) = drawn(tmp_path, answer(result(charts=(pairs(groups=groups),))), kinds=("svg",), theme=theme)
-    _, *colours = fills(Path(path).read_text(encoding="utf-8"))  # the first one is the ground
-    assert len(set(colours[:2])) == 2
-    assert colours[2:] == colours[:2] * 2
+    (path,) = drawn(tmp_path, answer(result(charts=(chart,))), kinds=("svg",), theme=theme)
+    colours = fills(Path(path).read_text(encoding="utf-8"))
+    bars = [bar for group in chart.groups for bar in group.bars]
+    names = list(dict.fromkeys(bar.name for bar in bars))
+    key = dict(zip(names, colours, strict=False))
+    assert len(set(key.values())) == len(names)
+    assert colours[len(names) :] == [key[bar.name] for bar in bars if bar.value is not None]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_marks_have_the_colours_of_the_key(tmp_path, theme):
+    marks = {name: {f"card {n}": value for n in range(3)} for name, value in (("limit", 90.0), ("record", 50.0))}
+    (path,) = drawn(tmp_path, answer(result(charts=(singles(3, marks=marks),))), kinds=("svg",), theme=theme)
+    limit, record, *others = strokes(Path(path).read_text(encoding="utf-8"), 2.5)
+    assert limit != record
+    assert others == [limit] * 3 + [record] * 3
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_charts_without_a_key_have_one_colour_or_names_at_their_bars(tmp_path, theme):
+    """Bars with their name inside have one colour for each name; those in a list the winner's, or that of others."""
+    precisions = tuple(BarGroup(model, tuple(Bar(name, 60.0) for name in "abcde")) for model in "xy")
+    for chart, count in (
+        (singles(), 1), (KINDS["ladder"], 1), (pairs(), 2), (pairs(groups=precisions, winner=""), 1),
+        (pairs(groups=precisions, winner="c"), 2),
+    ):  # fmt: skip
+        (path,) = drawn(tmp_path, answer(result(charts=(chart,))), kinds=("svg",), theme=theme)
+        bars = [bar for group in chart.groups for bar in group.bars]
+        colours = fills(Path(path).read_text(encoding="utf-8"))
+        assert len(set(colours)) == count
+        sides = {
+            (colour, not chart.winner or bar.name == chart.winner) for colour, bar in zip(colours, bars, strict=False)
+        }
+        assert len(sides) == count
+
+
+def named_boxes(svg, names):
+    """The box with each of these names inside, or directly before it."""
+    found = {}
+    for x, y, text in re.findall(r'<text [^>]*x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>', svg):
+        beside = [box for box in boxes(svg) if box[0] < float(x) < box[1] + 10]
+        nearest = min(beside, key=lambda box: abs((box[2] + box[3]) / 2 - float(y) + 3), default=None)
+        if nearest and unescape(text) in names and nearest[2] < float(y) < nearest[3] + 5:
+            found[unescape(text)] = nearest
+    return found
+
+
+def test_every_chart_of_our_rows_has_the_size_of_a_post_and_the_colours_of_its_names(light):
+    """A key or the names in one group explain every colour."""
+    our = gpubench_answer(sorted((Path(__file__).parents[1] / "results").glob("*.csv")))
+    charts = worth_drawing([chart for part in (*our.results, *our.sections) for chart in part.charts])
+    explained = 0
+    for chart in charts:
+        picture = io.StringIO()
+        figure_of(chart).savefig(picture, format="svg")
+        svg = picture.getvalue()
+        assert 'width="576pt" height="324pt"' in svg, "1200 x 675 pixels at 150 to the inch"
+        names = {bar.name for group in chart.groups for bar in group.bars}
+        key = {name: box[-1] for name, box in named_boxes(svg, names).items()}
+        colours = {box[-1] for box in boxes(svg)}
+        explained += len(key) > 1
+        assert len(set(key.values())) == len(key), chart.name
+        assert colours == set(key.values()) if key else len(colours) <= 1 + bool(chart.winner), chart.name
+    assert len(charts) > 30
+    assert explained > 10
 
 
 @pytest.mark.parametrize("theme", ["light", "dark", "page"])

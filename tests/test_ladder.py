@@ -149,7 +149,7 @@ def test_the_chart_says_what_missed_the_goal_and_what_was_set(tmp_path):
     given = [*rung(1, [30.0], success_rate=0.0, status="goal_missed", params="epochs=1 compile=false workers=0"),
              *rung(2, [20.0], success_rate=1.0, params="epochs=1 compile=false workers=0")]  # fmt: skip
     (chart,) = section(answered(tmp_path, given), "ladder").charts
-    assert [group.bars[0].note for group in chart.groups] == ["0 of 1 reached the goal", ""]
+    assert [group.bars[0].note for group in chart.groups] == ["0 of 1 at goal", ""]
     assert "epochs=1" in chart.foot
     assert "compile" not in chart.foot
 

@@ -9,6 +9,7 @@ from facts import lacking
 from rich.console import Console
 
 from gpubench.hardware.environment import Device
+from gpubench.hardware.state import CardState, Reading
 from gpubench.runner.options import Options
 from gpubench.runner.process import Outcome
 from gpubench.runner.run import run
@@ -21,11 +22,26 @@ GOOD = Measurement("ok", seconds=1.0, samples_per_second=8.0, epochs=1, samples=
 LOST = Measurement("failed", "CUDA error: unspecified launch failure")
 
 
+class Sensors:
+    """Reads a card that tells its power limit until it is lost."""
+
+    lost = False
+
+    def state(self):
+        return CardState() if self.lost else CardState(power_limit_watts=350.0)
+
+    def read(self):
+        return Reading()
+
+    def processes(self):
+        return None
+
+
 class Machine:
     """Stands in for `run_child`: a machine whose trials end with `results` in turn, and that lists `later` by then."""
 
-    def __init__(self, results, later):
-        self.results, self.later = list(results), later
+    def __init__(self, results, later, sensors):
+        self.results, self.later, self.sensors = list(results), later, sensors
         self.asked = 0
 
     def __call__(self, task, **options):
@@ -36,7 +52,9 @@ class Machine:
             facts = {"torch": "2.15.0", "cuda": "13.2", "cudnn": "9", "devices": [asdict(one) for one in devices]}
             answer = {"facts": facts}
         elif task["task"] == "trial":
-            answer = {"measurement": asdict(self.results.pop(0)), "train_call_seconds": 1.0}
+            result = self.results.pop(0)
+            self.sensors.lost = result is LOST
+            answer = {"measurement": asdict(result), "train_call_seconds": 1.0}
         return Outcome("answered", 1.0, answer)
 
 
@@ -51,7 +69,9 @@ def ran(tmp_path, monkeypatch):
             models=("resnet18",), precision="fp32", device="cuda:0", batch="8", out=out, synthetic=True, peaks=False
         )
         text = StringIO()
-        machine = Machine(results, later)
+        sensors = Sensors()
+        monkeypatch.setattr("gpubench.runner.session.readers", lambda devices: {"cuda:0": sensors})
+        machine = Machine(results, later, sensors)
         summary = run(options, Console(file=text), run_child=machine)
         with out.open(newline="") as file:
             return summary.exit_code, text.getvalue(), [row["status"] for row in csv.DictReader(file)], machine

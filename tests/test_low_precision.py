@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from gpubench.errors import Unsupported
+from gpubench.suite import files
 from gpubench.suite.precisions import LEAST_CAPABILITY, without_low_precision
 from gpubench.suite.trial import Measurement
 from gpubench.training import low_precision, precision
@@ -163,6 +164,12 @@ def test_which_layers_change():
 def test_a_model_without_such_layers_is_refused(model):
     with pytest.raises(Unsupported, match="no linear layer is large enough"):
         mode_of("float8", "cpu").prepare(model)
+
+
+@pytest.mark.parametrize("name", ["resnet", "cifar10", "imagenet", "largebatch", "tricks", "scaling"])
+def test_suites_of_convolutions_refuse_before_anything_runs(name):
+    assert files.find(name).suite.large_linears is False
+    assert files.find("gpt").suite.large_linears is None
 
 
 @pytest.mark.parametrize("name", LOW)

@@ -69,8 +69,8 @@ def test_its_policy_allows_its_own_script_and_style_and_nothing_else(page):
     (script,), (style,) = page.text_in("script"), page.text_in("style")
     hashes = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in (script, style)]
     assert policy == (
-        f"default-src 'none'; script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'; base-uri 'none';"
-        " form-action 'none'"
+        f"default-src 'none'; connect-src 'self'; script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}';"
+        " base-uri 'none'; form-action 'none'"
     )
     assert not any("style" in attributes for _, attributes in page.elements)
 
@@ -156,6 +156,6 @@ def test_many_rows_are_carried_without_their_laps():
 def test_texts_that_all_lines_share_are_in_the_caption_and_empty_columns_go():
     columns = (Column("model"), Column("card"), Column("seconds", "s"), Column("notes"))
     grid = grid_of(Table("cases", columns, (("a", "A100", 1.0, ""), ("b", "A100", 2.0, ""))))
-    assert grid.caption == "cases, card A100"
+    assert grid.caption == "One line per case: the median of its trials. In all lines: card A100"
     assert [column.name for column in grid.columns] == ["model", "seconds"]
     assert [[cell.text for cell in line.cells] for line in grid.lines] == [["a", "1.00"], ["b", "2.00"]]

@@ -81,7 +81,7 @@ def test_no_page_asks_anything_of_a_network_and_none_is_large(site, folder):
         assert not [each for _, each in page.elements if {"src", "srcset", "style", "action", "ping"} & set(each)]
         assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|import\(", text), name
         (policy,) = (each["content"] for each in page.all("meta") if each.get("http-equiv"))
-        assert policy.startswith("default-src 'none'; script-src 'sha256-")
+        assert policy.startswith("default-src 'none'; connect-src 'self'; script-src 'sha256-")
         assert policy.endswith("; base-uri 'none'; form-action 'none'")
 
 
@@ -92,7 +92,7 @@ def test_the_page_of_a_card_has_its_neighbours_in_a_chart_and_as_links(site):
     assert cards[3] == "RTX 4090"
     linked = [text for text in page.text_in("a") if text in cards]
     assert linked == [card for card in cards if card != "RTX 4090"]
-    assert next(page for name, page in site.items() if "epyc" in name).all("figure") == []
+    assert len(next(page for name, page in site.items() if "epyc" in name).all("figure")) == 1, "of its first result"
 
 
 @pytest.mark.parametrize("url", ["", "https://me.github.io/gpubench/"])
@@ -114,7 +114,7 @@ def test_each_page_can_be_read_aloud(site):
         assert len(page.all("h1")) == len(page.all("main")) == 1, name
         assert page.all("html")[0]["lang"] == "en"
         assert page.text_in("title")[0]
-        assert len(page.text_in("caption")) == len(page.all("table")), name
+        assert len(page.all("caption")) == len(page.all("table")), name
         labelled = {each["for"] for each in page.all("label")}
         assert {each["id"] for each in page.all("input", "select")} == labelled, name
         assert all("aria-label" in each for each in page.all("div") if each.get("class") == "scroll")

@@ -352,6 +352,7 @@ class StandIn:
 
     def __init__(self, optimizer, static_loss_scale=1.0, dynamic_loss_scale=False, verbose=True):
         assert not verbose
+        # Apex begins at 2**16, where no gradient of this small text overflows.
         self.loss_scale = 2.0**32 if dynamic_loss_scale else static_loss_scale
         self.pairs = []
         for group in optimizer.param_groups:

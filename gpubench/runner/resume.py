@@ -54,6 +54,9 @@ class EarlierRun:
             same = old[(old["model"] == case.model) & (old["precision"] == case.precision)]
             # Models of one run may differ in parameters, weights and the limit of their search.
             rows = {key: (same if key in ("params", "weights", "memory_limit_bytes") else old)[key] for key in now}
+            # The failed trials of a lost card have no power limit.
+            limits = rows["power_limit_watts"]
+            rows["power_limit_watts"] = limits[limits.notna() | old["status"].isin(FINISHED)]
             differing = [key for key, value in now.items() if _differs(rows[key], value)]
             # A twin at the batch of fp32 exists only if the search finds different batches.
             policies = set(same["batch_policy"].replace("max-fp32", "max"))

@@ -15,7 +15,7 @@ from gpubench.studies.section import Bar, BarGroup, Bars, Column
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ROW, NARROW = (0.21, 0.6), 0.158
+ROW, NARROW = (0.21, 0.8), 0.152
 """Minimum and maximum distance from bar to bar, in inches, and the minimum where there are many."""
 BELOW = 5
 """Index of the colour for ratios below the reference in the palette; those above have the first colour."""
@@ -76,7 +76,7 @@ def figure_of(chart: Bars, width: float, *, framed: bool, whole: Bars | None = N
     edge, listed = EDGE if framed else INSET, _listed(chart)
     rows, spans = _layout(chart, width, listed=listed)
     labels = [row.bar.name for row in rows] if listed else [group.name for group in chart.groups]
-    left = edge + min((0.38 if listed else 0.3) * width, max(wide(text, NORMAL, "bold") for text in labels)) + 0.12
+    left = edge + min((0.5 if listed else 0.3) * width, max(wide(text, NORMAL, "bold") for text in labels)) + 0.12
     group_text = min(0.28 * width, max(wide(group.text, NORMAL, "bold") for group in chart.groups))
     scale = _scale(chart, rows, left, width - edge - (group_text + 0.15 if group_text else 0.0))
     colours = _colours(chart, listed=listed)
@@ -138,7 +138,7 @@ def _listed(chart: Bars) -> bool:
     """Return whether every bar has its name to its left, with the name of the group above."""
     names = {bar.name for group in chart.groups for bar in group.bars if len(group.bars) > 1}
     single = sum(not group.strong for group in chart.groups) == 1
-    colours = 1 if chart.reference is not None else 2 if chart.winner else 3
+    colours = 1 if chart.reference is not None else 2 if chart.winner else 4
     return bool(names) and (single or len(names) > colours)
 
 

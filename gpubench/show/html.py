@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 ASSETS = files("gpubench.show") / "assets"
+CAPTIONS = {
+    "cases": "One line per case: the median of its trials",
+    "speedups": "Speedup of the subject over the baseline, above 1 is faster",
+    "evidence": "The figure of each trial",
+}
+"""Captions of tables by name; other tables have their name as caption."""
+LONG = 20
+"""Texts of a table with more characters are wrapped."""
 
 
 @dataclass(frozen=True)
@@ -70,24 +78,26 @@ class Grid:
 
 def grid_of(table: Table) -> Grid:
     """Return the table as texts, without empty columns. Texts that are equal in all lines are in the caption."""
-    caption, cells = [table.name], []
+    shared, cells = [], []
     columns: list[Column] = []
     for column, values, texts in filled_columns(table):
         if columns and len(texts) > 1 and len(set(texts)) == 1 and not column.unit:
-            caption.append(f"{column.name} {texts[0]}")
+            shared.append(f"{column.name} {texts[0]}")
         else:
             columns.append(column)
             cells.append([cell_of(value, column) for value in values])
-    return Grid(table.name, ", ".join(caption), columns, [HtmlLine(line) for line in zip(*cells, strict=True)])
+    caption = CAPTIONS.get(table.name, table.name) + (f". In all lines: {', '.join(shared)}" if shared else "")
+    return Grid(table.name, caption, columns, [HtmlLine(line) for line in zip(*cells, strict=True)])
 
 
 def cell_of(value: Value, column: Column, href: str = "", *, bar: tuple[int, ...] = ()) -> HtmlCell:
     """Return the cell of a value, with a link if there is an `href`."""
+    text = text_of(value, column)
     return HtmlCell(
-        text=text_of(value, column),
+        text=text,
         beside=interval_text(value, column),
         value=repr(value) if column.unit == "bytes" else "",
-        kind=str(value) if value in DECIDED else "note" if column.note else "",
+        kind=str(value) if value in DECIDED else "note" if column.note else "long" if len(text) > LONG else "",
         href=href,
         bar=bar,
     )
@@ -99,13 +109,14 @@ def rendered(template: str, styles: Sequence[str] = (), **values: object) -> str
 
     css = "\n".join([_asset("report.css"), *styles])
     script = _asset("report.js")
-    policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(css)}; base-uri 'none'"
+    # Browsers apply connect-src also to checkers that read the robots.txt of a served page.
+    policy = f"default-src 'none'; connect-src 'self'; script-src {_hash(script)}; style-src {_hash(css)}"
     return (
         _environment()
         .get_template(template)
         .render(
             values,
-            policy=f"{policy}; form-action 'none'",
+            policy=f"{policy}; base-uri 'none'; form-action 'none'",
             style=Markup(css),
             script=Markup(script),
             version=gpubench.__version__,

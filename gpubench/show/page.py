@@ -85,12 +85,17 @@ def page_of(answer: Answer, home: str = "", preview: str = "") -> str:
         rules_of(looks),
         title=title if answer.results else "Nothing to compare",
         basis=basis.removesuffix(").") if answer.results else answer.headline,
-        description=" ".join(measured_on(table)),
+        description=" ".join(measured_on(table, title)),
         preview=preview,
-        measured_on=measured_on(table),
+        measured_on=measured_on(table, title),
         answer=answer,
         read=" ".join(read_of(answer)),
-        sentences=[result.sentence for result in answer.comparisons if result.sentence != answer.headline],
+        sentences=[
+            result.sentence
+            for result in answer.comparisons
+            if result.sentence
+            not in {answer.headline, f"{result.said} ({basis}" if title.startswith(result.said) else ""}
+        ],
         first=FIRST,
         suites=sorted(suites.items(), key=lambda suite: suite[1]),
         sections=sections,
@@ -102,14 +107,19 @@ def page_of(answer: Answer, home: str = "", preview: str = "") -> str:
     )
 
 
-def measured_on(table: bytes) -> list[str]:
-    """Return the cards, the software and the dates of rows in words, one sentence each; `table` is their CSV."""
+def measured_on(table: bytes, title: str = "") -> list[str]:
+    """Return the cards, the software and the dates of rows in words, one sentence each; `table` is their CSV.
+
+    Cards that the `title` names come first.
+    """
     rows = list(csv.DictReader(io.StringIO(table.decode())))
     cards = Counter(short(row["card"]) for row in rows if row.get("card"))
-    facts = [_counted([card for card, _ in cards.most_common()], "cards")] if cards else []
+    names = sorted((card for card, _ in cards.most_common()), key=lambda card: card not in title)
+    facts = [_counted(names, "cards")] if cards else []
     for name in ("driver", "torch"):
-        values = dict.fromkeys(row[name] for row in rows if row.get(name))
-        facts += [f"{name} {_counted(list(values), 'versions')}"] if values else []
+        known = [row[name] for row in rows if row.get(name)]
+        part = f" ({len(known)} of {len(rows)} rows)" if len(known) < len(rows) else ""
+        facts += [f"{name} {_counted(list(dict.fromkeys(known)), 'versions')}{part}"] if known else []
     return [f"{fact}." for fact in [*facts, days_of(rows)] if fact]
 
 

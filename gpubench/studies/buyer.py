@@ -12,6 +12,7 @@ from gpubench.analysis.matching import FULL, TWIN_POLICIES
 from gpubench.analysis.verdicts import Comparison
 from gpubench.studies import words
 from gpubench.studies.cases import behind
+from gpubench.studies.pair_charts import recipe_of
 from gpubench.studies.pairs import WIDE, differences_of, mixed_name
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Part, Result, Section, Table, Value
 
@@ -138,10 +139,10 @@ def _table(
 def _charts(result: Result, models: Mapping[str, Mapping[Side, Group]], sides: Sequence[Side]) -> Iterator[Bars]:
     """Yield the seconds of all sides by model, and the same relative to the base."""
     stem = words.slug(f"{result.suite} {result.subject} over {result.baseline}")
-    foot = words.origin([group for groups in models.values() for group in groups.values()])
-    bars = partial(Bars, title=result.said, winner=result.subject, foot=foot, cases=result.cases)
+    every = [group for groups in models.values() for group in groups.values()]
+    bars = partial(Bars, title=result.said, foot=words.origin(every), cases=result.cases)
     for kind, unit, what in (
-        ("seconds", "s", f"Seconds for a full run of {result.suite}; lower is better"),
+        ("seconds", "s", f"Seconds for {recipe_of(result, every)}; lower is better"),
         ("relative", "ratio", f"Time relative to {result.baseline}; lower is better"),
     ):
         bar_groups = []

@@ -81,7 +81,7 @@ def _epoch_table(name: str, epochs: Sequence[Epoch]) -> Table:
 def _epoch_result(group: Group, best: Best) -> Result:
     """Return the best accuracy, and after how many hours it was reached."""
     quality, epoch, share = best
-    when = f"after epoch {epoch.number}, {epoch.hours:.3g} h,"
+    when = f"after epoch {epoch.number}, {_time_text(epoch.hours, epoch.hours)},"
     subject = f"{quality} {when} {group.model} on {_where(group)}"
     said = f"{group.model} has {share:.1%} {quality} {when} on {_where(group)}"
     return words.result_of([group], "epochs", subject, share, said, origin=group.precision, figure=f"{share:.1%}")

@@ -202,7 +202,7 @@ def _chart(ladder: Ladder, last: Group) -> Bars:
     bar_groups = []
     for rung, gain in zip(ladder.rungs, ladder.gains(), strict=True):
         missed = rung.number("success_rate") < 1
-        note = f"{_reached(rung).removesuffix(' of the runs')} reached the goal" if missed else ""
+        note = f"{_reached(rung).removesuffix(' of the runs')} at goal" if missed else ""
         bar = Bar(ladder.name, rung.median, rung.interval, note=note)
         bar_groups.append(BarGroup(rung.model, (bar,), f"{words.gain(gain)}x" if gain else "", worse=(gain or 1) < 1))
     limits = {rung.model: limit for rung in ladder.rungs if (limit := bound_of(rung.row).limit_seconds)}
@@ -216,6 +216,6 @@ def _chart(ladder: Ladder, last: Group) -> Bars:
         "s",
         winner=ladder.name,
         marks={LIMIT: limits} if limits else {},
-        foot=ladder.about,
+        foot=words.place_of(ladder.about),
         cases=ladder.cases,
     )

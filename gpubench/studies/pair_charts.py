@@ -34,7 +34,7 @@ def pictures(result: Result, groups: Sequence[Group]) -> tuple[Bars, ...]:
     if len(result.parts) > 1:
         bar_groups.append(BarGroup("mean", (), f"{words.gain(result.value)}x", strong=True, worse=result.value < 1))
         dots.append(BarGroup("mean", (Bar(result.subject, result.value, result.interval),), strong=True))
-    recipe = f"{_recipe(result, groups)}{f', {words.PROJECTED}' * result.projected}"
+    recipe = f"{recipe_of(result, groups)}{f', {words.PROJECTED}' * result.projected}"
     times = f"Seconds for {recipe}; lower is better"
     speedups = f"Speedup over {result.baseline}, {recipe}; above 1 is faster"
     bars = partial(Bars, title=result.said, foot=words.origin(groups), cases=result.cases)
@@ -56,7 +56,7 @@ def _marks(part: Part) -> str:
     return ", ".join(sorted(set(marks.split(", "))))
 
 
-def _recipe(result: Result, groups: Sequence[Group]) -> str:
+def recipe_of(result: Result, groups: Sequence[Group]) -> str:
     """Return what was run: epochs, data and the part of it if they are the same in all groups, else the suite."""
     epochs, data = {group.epochs for group in groups}, {group.data for group in groups}
     known = len(epochs) == len(data) == 1 and all(data) and not any(map(math.isnan, epochs))
@@ -76,8 +76,8 @@ def charts_of(workload: Workload, compared: Compared) -> Iterator[Bars]:
     cases = behind(workload.cases)
     foot, way = words.origin(workload.groups), "higher" if metric.inverse else "lower"
     by_model: dict[str, list[Bar]] = defaultdict(list)
-    for group in workload.cases:
-        by_model[group.model].append(_bar(group, metric))
+    for group, label in zip(workload.cases, words.labels_of(workload.cases), strict=True):
+        by_model[group.model].append(_bar(group, label, metric))
     bars = _best_first([BarGroup(model, tuple(bars)) for model, bars in by_model.items()], higher=metric.inverse)
     projected = any(group.measured == "projected" for group in workload.groups)
     what = f"Seconds of a full run{f', {words.PROJECTED}' * projected}" if metric.name == "seconds" else metric.title
@@ -102,8 +102,7 @@ def _best_first(bar_groups: Sequence[BarGroup], *, higher: bool) -> list[BarGrou
     return [replace(group, bars=tuple(sorted(group.bars, key=place))) for group in bar_groups]
 
 
-def _bar(group: Group, metric: Metric) -> Bar:
-    name = group.label
+def _bar(group: Group, name: str, metric: Metric) -> Bar:
     if group.processes > 1:  # on a CPU all share it
         count = f"{group.processes:.0f}"
         name = f"{name} ({count} processes)" if group.device == "cpu" else f"{count} x {name}"

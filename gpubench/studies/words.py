@@ -21,8 +21,13 @@ NAME, FACT, CAVEAT = 36, 60, 120
 MOST_NAMED = 3
 """Maximum versions or batches that the foot of a chart names."""
 PROJECTED = "projected from a sample"
-MARKED = {"shared": "shared with other programs", "clock_fell": "with a falling clock"}
+MARKED = {
+    "shared": "shared with other programs",
+    "clock_fell": "with a falling clock",
+    "shared_peak": "with a peak measured beside other programs",
+}
 """Words for marks of trials; other marks are shown as they are."""
+COMMIT = re.compile(r"@[0-9a-f]{7,40}\b")
 COMMON = {
     "suite_version": "version {}",
     "data": "{}",
@@ -117,6 +122,11 @@ def sides_of(result: Result, unit: str) -> str:
 def author(source: str) -> str:
     """Return who published a figure, from its source."""
     return name(source.removeprefix("github.com/").partition("/")[0].partition(",")[0])
+
+
+def place_of(source: str) -> str:
+    """Return a source without its commit."""
+    return COMMIT.sub("", source)
 
 
 def labels_of(groups: Sequence[Group]) -> list[str]:
@@ -292,10 +302,10 @@ def remarks_of(groups: Iterable[Group]) -> list[str]:
 
 
 def origin(groups: Sequence[Group]) -> str:
-    """Return the foot of a chart: measured or projected, runs, marks, torch, driver, batch and sources."""
+    """Return the foot of a chart: measured or projected, runs, marks, torch, driver, batch and `place_of` sources."""
     trials = sorted({group.trials for group in groups})
     counts = str(trials[0]) if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
-    sources = dict.fromkeys(group.source for group in groups if group.source)
+    sources = dict.fromkeys(place_of(group.source) for group in groups if group.source)
     facts = [
         f"{' and '.join(dict.fromkeys(group.measured for group in groups))}, {counts} run{'s' * (trials[-1] > 1)} each"
     ]

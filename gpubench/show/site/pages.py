@@ -21,6 +21,7 @@ from gpubench.studies.words import gain, read_of, times
 
 NEIGHBOURS = 3
 """Number of cards before and after a card, beside which its page shows it."""
+BY_FIGURES = "By published figures: "
 PREVIEW = "preview.png"
 """File of the picture that other sites show beside a link."""
 
@@ -99,7 +100,7 @@ def _index(
             "precision": sorted({ranked_case.group.precision for ranked_case in contents.cases}),
             "card": [*sorted(measured), *sorted({line.card for line in contents.ranking.lines} - measured)],
         },
-        cases=tables.cases(contents.cases, here),
+        cases=tables.cases(sorted(contents.cases, key=lambda case: (not case.rank, -case.ranked)), here),
         ranking=tables.ranking(contents.ranking, here),
         ranked=headline(contents.ranking),
         licensed=contents.licensed,
@@ -113,14 +114,15 @@ def _card(contents: Contents, card: str, to: Addresses, evidence: Mapping[int, t
     rows |= {(row.file, row.line): row for row in contents.rows if row.card == card}
     measured = {row.facts["case"] for row in rows.values()}
     results = [result for result in contents.answer.results if not measured.isdisjoint(result.cases)]
-    lead, looks = _lead(contents.ranking, card), dict[str, str]()
+    lead, looks = _lead(contents.ranking, card, results), dict[str, str]()
     near = _neighbours(contents.ranking, card)
+    own = [dated(chart, contents.answer) for chart in first_charts(results)[:1]]
     with style("page"):
-        charts = inline([_beside(contents.ranking, card, near)] if near else [], "beside", looks)
+        charts = inline([_beside(contents.ranking, card, near)] if near else own, "beside", looks)
     return rendered(
         "card.html",
         rules_of(looks),
-        title=f"{card}: gpubench",
+        title=lead.removeprefix(BY_FIGURES).partition(", ")[0].partition(" (")[0] if near or results else card,
         description=lead,
         preview=preview,
         charts=charts,
@@ -137,11 +139,11 @@ def _card(contents: Contents, card: str, to: Addresses, evidence: Mapping[int, t
     )
 
 
-def _lead(ranking: Ranking, card: str) -> str:
-    """Return a sentence with the rank and the speed of a card by published figures."""
-    if not any(line.card == card for line in ranking.lines):
-        return "No published figure of it is used."
-    return f"By published figures: {rank_sentence(ranking, card)}"
+def _lead(ranking: Ranking, card: str, results: Sequence[Result]) -> str:
+    """Return a sentence with the rank and the speed of a card by published figures, or else its first result."""
+    if any(line.card == card for line in ranking.lines):
+        return f"{BY_FIGURES}{rank_sentence(ranking, card)}"
+    return results[0].sentence if results else "Published figures do not rank this card."
 
 
 def _neighbours(ranking: Ranking, card: str) -> Sequence[RankedCard]:

@@ -63,7 +63,14 @@ FIGURES = (
 
 def cases(ranked: Sequence[RankedCase], to: Addresses) -> Grid:
     """Return the table of all cases, with links from the seconds to the rows."""
-    return Grid("cases", "One line per case", CASES, [_case(ranked_case, to) for ranked_case in ranked])
+    return _grid("cases", "One line per case", CASES, [_case(ranked_case, to) for ranked_case in ranked])
+
+
+def _grid(name: str, caption: str, columns: Sequence[Column], lines: Sequence[HtmlLine]) -> Grid:
+    """Return the table without the columns that are empty in all lines."""
+    kept = [at for at in range(len(columns)) if any(line.cells[at].text for line in lines)]
+    lines = [replace(line, cells=[line.cells[at] for at in kept]) for line in lines]
+    return Grid(name, caption, [columns[at] for at in kept], lines)
 
 
 def _case(ranked_case: RankedCase, to: Addresses) -> HtmlLine:
@@ -115,7 +122,8 @@ def ranking(ranked: Ranking, to: Addresses) -> Grid:
             cells.append(_ratio(line.ratios[kind], column, figures, most))
         cells.append(cell_of(line.figures, columns[-1], figures))
         lines.append(HtmlLine(cells, filters={"card": line.card}))
-    return Grid("published", "Speed relative to the reference card, by published figures", columns, lines)
+    caption = f"Speed relative to {ranked.reference} by published figures, with the interval of 90% of workloads"
+    return Grid("published", caption, columns, lines)
 
 
 def _ratio(ratio: SpeedRatio, column: Column, href: str, most: float) -> HtmlCell:
@@ -128,7 +136,7 @@ def _ratio(ratio: SpeedRatio, column: Column, href: str, most: float) -> HtmlCel
 
 def rows(measured: Iterable[SiteRow], to: Addresses) -> Grid:
     """Return the table of rows with their files and lines."""
-    return Grid("rows", "One line per trial", ROWS, [_row(row, to) for row in measured])
+    return _grid("rows", "One line per trial", ROWS, [_row(row, to) for row in measured])
 
 
 def _row(row: SiteRow, to: Addresses) -> HtmlLine:
@@ -150,7 +158,7 @@ def figures(published: Published, card: str) -> Grid:
     """Return the published figures of a card with their sources, and why some are not used."""
     used = [(group.kind, figure, "") for group in published.groups if group.card == card for figure in group.figures]
     unused = [("", figure, reason) for figure, reason in published.left_out if figure.card == card]
-    return Grid("figures", "One line per published figure", FIGURES, [_figure(*line) for line in [*used, *unused]])
+    return _grid("figures", "One line per published figure", FIGURES, [_figure(*line) for line in [*used, *unused]])
 
 
 def _figure(kind: str, figure: Figure, reason: str) -> HtmlLine:
