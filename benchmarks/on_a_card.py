@@ -43,7 +43,7 @@ def _run(seconds: float, asked: str) -> Stage:
 FP32 = "resnet --models resnet18 --precision fp32 --batch 512 --repeats 2"
 STAGES: Mapping[str, Stage] = {
     "doctor": Stage("gpubench doctor", 30),
-    "tests": Stage("pytest -q -n 0 -m gpu", 150),
+    "tests": Stage("pytest -q -n 0 -m gpu", 130),
     "resnet": _run(170, "resnet --models resnet18 --precision both --repeats 2"),
     "selftest": Stage("gpubench selftest --device DEVICE", 460),
     "peak": Stage("gpubench peak --device DEVICE --precision both", 80),
@@ -54,7 +54,8 @@ STAGES: Mapping[str, Stage] = {
     "speedrun": _run(
         120, "cifar10 --models speedrun --precision mixed --full --set compile=true --set runs_per_process=5"
     ),
-    "gpt": _run(40, "gpt --models gpt2-124m --precision both --repeats 1"),
+    "gpt": _run(35, "gpt --models gpt2-124m --precision both --repeats 1"),
+    "finetune": _run(25, "finetune --models smollm-135m --precision mixed --repeats 1"),
     "precisions": _run(70, "resnet --models resnet50 --precision all --batch 128 --repeats 1"),
     "imagenet": _run(50, "imagenet --models resnet50 --precision both --batch 128 --repeats 1 --synthetic"),
     "scaling": _run(40, "scaling --models resnet50 --precision mixed --batch 128 --repeats 1"),
@@ -72,6 +73,7 @@ SMALL = {
     "resnet": "--quick --models resnet18 --batch 8 --set image_size=32 --set train_images=64 --set valid_images=16",
     "wordlm": "--quick --set train_tokens=4000 --set valid_tokens=400",
     "gpt": "--quick --batch 1 --set layers=1 --set width=24 --set context=16 --set tokens=256 --set valid_tokens=32",
+    "finetune": "--quick --models llama-6m --batch 1 --set context=16 --set tokens=256 --set valid_tokens=32",
     "cifar10": "--quick --batch 16 --set train_images=64 --set valid_images=16 --set compile=false"
     " --set runs_per_process=1",
     "imagenet": "--quick --models resnet18 --set phases=tiny --batch 8 --set train_images=64 --set valid_images=16",

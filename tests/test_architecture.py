@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "rows": set(),
     "data": set(),
     "hardware": {"suite", "data"},
-    "training": {"suite", "hardware"},
+    "training": {"suite", "data", "hardware"},
     "worker": {"suite", "hardware", "training"},
     "runner": {"suite", "data", "hardware", "rows"},
     "analysis": {"suite", "rows"},
@@ -42,7 +42,7 @@ KINDS = {"scaling"}
 """A kind of question that has the name of a suite."""
 SUITES = sorted(path for path in (ROOT / "suites").iterdir() if path.stem.isalnum())
 """Files and folders of suites; `__init__` and `__pycache__` are none."""
-IMPORTED_LATE = ("apex.fp16_utils", "torch.utils.tensorboard")
+IMPORTED_LATE = ("apex.fp16_utils", "bitsandbytes", "torch.utils.tensorboard")
 """What a suite imports inside a function, because it may be missing."""
 
 

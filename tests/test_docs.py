@@ -111,8 +111,8 @@ def words(documents: list[Path]) -> int:
 
 
 def test_the_documentation_stays_short():
-    """Thirteen pages for users, the generated ones not counted, and what was measured besides."""
-    assert len(PAGES) <= 13
+    """Fourteen pages for users, the generated ones not counted, and what was measured besides."""
+    assert len(PAGES) <= 14
     assert words(PAGES) <= 16_000
     assert words(RESEARCH) <= 12_000
 

@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import matplotlib
@@ -36,9 +37,12 @@ def network(suite, model="", processes=1, **settings):
     return network_of(suite, model, settings, processes)
 
 
+needs_llm = pytest.mark.skipif(find_spec("peft") is None, reason="needs the extra llm: pip install -e '.[llm]'")
 ALL = [
     ("cifar10", "baseline", {}),
     ("cifar10", "speedrun", {}),
+    pytest.param("finetune", "llama-6m", {"method": "full", "context": "64"}, marks=needs_llm),
+    pytest.param("finetune", "llama-6m", {"method": "lora", "context": "64"}, marks=needs_llm),
     ("gpt", "gpt2-124m", {}),
     ("imagenet", "resnet50", {}),
     ("largebatch", "small", {}),
@@ -51,18 +55,19 @@ ALL = [
 
 
 def test_every_suite_has_one():
-    assert {name for name, *_ in ALL} == set(files.built_in_names())
+    assert {getattr(entry, "values", entry)[0] for entry in ALL} == set(files.built_in_names())
     assert all(files.find(name).suite.blueprint for name in files.built_in_names())
 
 
-@pytest.mark.parametrize(("suite", "model", "settings"), ALL, ids=[f"{suite}-{model}" for suite, model, _ in ALL])
+@pytest.mark.parametrize(("suite", "model", "settings"), ALL)
 def test_it_fits_a_screen_and_a_picture(suite, model, settings):
     found = network(suite, model, **settings)
     said = list(lines(found, every=False))
     assert len(said) <= 40
     assert max(map(len, [*said, *lines(found, every=True)])) <= 79
     assert sum(layer.weights for layer in found.layers) == found.weights
-    assert sum(layer.flops for layer in found.layers) == pytest.approx(found.flops), "of each layer alone"
+    if suite != "finetune":  # whose attention is no module, and which computes activations again
+        assert sum(layer.flops for layer in found.layers) == pytest.approx(found.flops), "of each layer alone"
     with matplotlib.rc_context(themed("light")):
         figure = figure_of(found)
         assert tuple(figure.get_size_inches()) == (8.0, 4.5)

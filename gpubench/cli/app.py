@@ -11,7 +11,22 @@ from typing import Annotated, Any
 import typer
 
 import gpubench
-from gpubench.cli import cards, columns, compare, data, doctor, export, peak, report, run, selftest, show, site, submit
+from gpubench.cli import (
+    cards,
+    columns,
+    compare,
+    data,
+    doctor,
+    export,
+    fits,
+    peak,
+    report,
+    run,
+    selftest,
+    show,
+    site,
+    submit,
+)
 from gpubench.cli import list as list_command
 from gpubench.cli.options import COMPARE, FLAG, LOOK_AFTER, MEASURE
 from gpubench.errors import UserError
@@ -109,6 +124,7 @@ add(app, export.export, export.EXAMPLES, COMPARE)
 add(app, submit.submit, submit.EXAMPLES, COMPARE)
 add(app, list_command.list_suites, list_command.EXAMPLES, MEASURE, name="list")
 add(app, show.show, show.EXAMPLES, MEASURE)
+add(app, fits.fits, fits.EXAMPLES, MEASURE)
 add(app, doctor.doctor, doctor.EXAMPLES, LOOK_AFTER)
 add(app, peak.peak, peak.EXAMPLES, MEASURE)
 add(app, selftest.selftest, selftest.EXAMPLES, LOOK_AFTER)

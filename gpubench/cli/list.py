@@ -41,7 +41,8 @@ def _in_short(loaded: "LoadedSuite") -> list[str]:
         end = f", ... ({len(models)})"
         shorter = text[: room - len(end)].rpartition(",")[0]
         text = shorter + end if shorter else f"{len(models)} models"
-    lines = [*wrapped(loaded.summary, room), text]
+    missing = wrapped(loaded.suite.missing, room) if loaded.suite.missing else []
+    lines = [*wrapped(loaded.summary, room), text, *missing]
     heads = [f"{loaded.name:<11} v{loaded.suite.version}", *[""] * (len(lines) - 1)]
     return [f"{head:<{HEAD}}{line}" for head, line in zip(heads, lines, strict=True)]
 
@@ -50,6 +51,8 @@ def _in_full(loaded: "LoadedSuite") -> Iterator[str]:
     suite = loaded.suite
     yield from wrapped(f"{loaded.name} (version {suite.version}): {loaded.summary}")
     yield from _wrapped(f"models: {', '.join(suite.models)}")
+    if suite.missing:
+        yield from _wrapped(suite.missing)
     if suite.default_models:
         yield from _wrapped(f"without --models: {', '.join(suite.default_models)}")
     if suite.data:

@@ -248,8 +248,12 @@ def weights_url(name: str) -> str:
 def locate_weights(name: str, folder: Path | None) -> Path | None:
     """Return the weights' file in `folder` (--weights) or in the cache, or None.
 
+    Weights without an official file are a folder of safetensors: `folder`, or the one of their name in it.
     Raises UserError if the file has a wrong checksum.
     """
+    if name not in _WEIGHTS:
+        places = [folder / name, folder] if folder else []
+        return next((place for place in places if any(place.glob("*.safetensors"))), None)
     for candidate in (folder, cache_folder() / "weights"):
         if candidate is not None and (candidate / _WEIGHTS[name]).is_file():
             path = candidate / _WEIGHTS[name]
@@ -260,6 +264,18 @@ def locate_weights(name: str, folder: Path | None) -> Path | None:
                 )
             return path
     return None
+
+
+def weights_row_name(name: str, folder: Path | None) -> str:
+    """Return the name of weights in rows: of those without an official file it ends in digits of their SHA-256."""
+    place = locate_weights(name, folder)
+    if name in _WEIGHTS or place is None:
+        return name
+    whole = hashlib.sha256()
+    for path in sorted(place.glob("*.safetensors")):
+        with path.open("rb") as file:
+            whole.update(hashlib.file_digest(file, "sha256").digest())
+    return f"{name}-{whole.hexdigest()[:8]}"
 
 
 def _is_official_weights(path: Path) -> bool:

@@ -187,10 +187,11 @@ def choose_threads(options: Options, params: Mapping[str, ParamValue], cpu_count
 
 
 def _asked(suite: Suite, case: Case) -> Case:
-    """Return the case with what the suite's `ranks` and `refuse` return; it is `failed` if one of them raises."""
+    """Return the case with what the suite's `ranks`, `missing` and `refuse` are; `failed` if one of them raises."""
     try:
         case = replace(case, processes=suite.ranks(case.params)) if suite.ranks else case
-        return replace(case, refusal=suite.refuse(case)) if suite.refuse and not case.refusal else case
+        refusal = case.refusal or suite.missing or (suite.refuse(case) if suite.refuse else "")
+        return replace(case, refusal=refusal)
     except Exception as error:
         return case if case.refusal else failed_by(error, case)
 

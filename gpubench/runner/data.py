@@ -108,7 +108,8 @@ def find_weights(recipes: Sequence[ModelRecipe], options: Options, console: Cons
         name_of, model = recipe.suite.suite.weights, recipe.model
         name = name_of(model, recipe.params) if name_of else ""
         if name:
-            weights[recipe.suite.name, model] = name if _has_weights(name, model, options, console) else "random"
+            there = _has_weights(name, model, options, console)
+            weights[recipe.suite.name, model] = datasets.weights_row_name(name, options.weights) if there else "random"
     return weights
 
 
@@ -117,7 +118,7 @@ def _has_weights(name: str, model: str, options: Options, console: Console) -> b
     path = datasets.locate_weights(name, options.weights)
     if path or options.dry_run:
         return True
-    if options.mode != "quick" and not options.synthetic:
+    if options.mode != "quick" and not options.synthetic and name in datasets.names():
         try:
             datasets.fetch(name)
         except UserError as error:

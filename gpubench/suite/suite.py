@@ -1,8 +1,9 @@
 """The classes that a suite declares itself with: Suite, Param and Blueprint."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,8 @@ class Blueprint:
     """A remark on the schedule, in a sentence without a full stop."""
     batch_dimension: int = 0
     """The batch dimension of inputs and layer outputs: shapes are shown without it."""
+    optimizers: Callable[[], Sequence[Any]] | None = None
+    """Makes the optimizers of a network that returns its loss, for `gpubench fits`."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +167,10 @@ class Suite:
     suited: Callable[[Mapping[str, ParamValue], str, str], Mapping[str, tuple[str, str]]] | None = None
     """Given params, the kind of device and the data's name in rows: values for --set that suit these better than the
     defaults, by parameter, each with its reason. `--quick` uses them, unless the user set others."""
+    extra: str = ""
+    """The extra of pyproject.toml that installs `needs`."""
+    needs: tuple[str, ...] = ()
+    """Modules of that extra without which none of its cases runs."""
     refuse: Callable[..., str] | None = None
     """Given a Case, why it cannot run (its row is `unsupported`), or an empty string. Must not import torch."""
     large_linears: bool | None = None
@@ -179,7 +186,16 @@ class Suite:
     """Given a Trial, its network and schedule, for `gpubench show`. It may import torch."""
     projected_over_full: tuple[float, float] | None = None
     """Measured band of projected over measured seconds of a full run: the error of a projection."""
+    fits: bool = False
+    """Whether `gpubench fits` computes the memory of a step: its blueprint has `optimizers`, and the length of its
+    sequences is the parameter `context`."""
     processes: bool = False
     """Whether it trains in several processes: it shards its data and wraps its model (docs/adding-a-suite.md)."""
     torch: bool = True
     """False for a suite that does not use torch (a scripted one): its rows have no proof of precision."""
+
+    @property
+    def missing(self) -> str:
+        """What it needs and is not installed, with the command that installs it; empty if nothing is missing."""
+        names = [name for name in self.needs if find_spec(name) is None]
+        return f"not installed: {', '.join(names)} (pip install -e '.[{self.extra}]')" if names else ""

@@ -264,6 +264,8 @@ def check_weights(name: str, counts: Mapping[str, int]) -> str:
     kept = torch.float32 if kind.masters else kind.weights
     # In a pure precision BatchNorm may be fp32 or 16-bit; with masters or fp32 weights it is fp32.
     wanted = {"model": {kind.weights}, "BatchNorm": {kept, torch.float32}, "optimizer": {kept}}
+    # Autocast would round a frozen weight to the operands' dtype anyway; 4-bit weights are stored as uint8.
+    wanted["frozen"] = {kind.weights, kind.operand, torch.uint8}
     summary = ", ".join(f"{label} x{n}" for label, n in sorted(counts.items(), key=lambda item: item[0].lower()))
     for label, n in counts.items():
         owner, _, dtype = label.partition(" ")

@@ -288,8 +288,16 @@ def dtypes_of(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> 
 
 
 def _owners(model: nn.Module) -> Iterator[tuple[str, list[torch.Tensor]]]:
-    """Yield `model` or `BatchNorm` and the floating-point tensors of each module."""
+    """Yield `BatchNorm`, `model` or `frozen`, and the tensors of each module.
+
+    Frozen are weights with another dtype than all trained ones, such as those beside adapters.
+    """
+    trained = {weight.dtype for weight in model.parameters() if weight.requires_grad}
     for module in model.modules():
-        norm = isinstance(module, BATCH_NORMS)
-        tensors = [*module.parameters(recurse=False), *(module.buffers(recurse=False) if norm else ())]
-        yield "BatchNorm" if norm else "model", [tensor for tensor in tensors if tensor.is_floating_point()]
+        weights = list(module.parameters(recurse=False))
+        if isinstance(module, BATCH_NORMS):
+            tensors = [*weights, *module.buffers(recurse=False)]
+            yield "BatchNorm", [tensor for tensor in tensors if tensor.is_floating_point()]
+        else:
+            yield "model", [weight for weight in weights if weight.dtype in trained]
+            yield "frozen", [weight for weight in weights if weight.dtype not in trained]

@@ -1,4 +1,4 @@
-"""Runs the tasks of a child (import, describe, soak, peak, network, trial), and returns their results."""
+"""Runs the tasks of a child (import, describe, soak, peak, memory, network, trial), and returns their results."""
 
 from collections.abc import Callable
 
@@ -40,6 +40,10 @@ def _answer(task: Message) -> Message:
         from gpubench.worker.measure_peak import measure_rates
 
         return {"rates": measure_rates(task["device"], task["precision"], task["threads"], task["soak_seconds"])}
+    if task["task"] == "memory":
+        from gpubench.worker.step_memory import step_memory
+
+        return {"steps": step_memory(trial_from_json(task["trial"]), task["limits_bytes"])}
     from gpubench.worker.trace_network import network_of
 
     return {"network": network_of(trial_from_json(task["trial"]))}

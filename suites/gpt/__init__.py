@@ -71,4 +71,5 @@ SUITE = Suite(
     data=("wikitext-2",),
     flops=flops,
     processes=True,
+    fits=True,
 )

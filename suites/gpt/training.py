@@ -1,14 +1,12 @@
-"""The text on the device, the optimizers with their learning rate, and the loop."""
+"""The optimizers with their learning rate, and the loop."""
 
 import math
-from collections.abc import Iterator
-from pathlib import Path
 
 import torch
 
 from gpubench import Blueprint, Clock, Trial, UserError
-from gpubench.data.datasets import load_bytes
 from gpubench.training import Stepper, distributed, mode_of, quiet, weighted_mean
+from gpubench.training.sequences import Batch, RandomSequences, load_text, sequences_in_order, steps_of, tokens_of
 
 from .network import Gpt
 
@@ -18,9 +16,6 @@ WEIGHT_DECAY = 0.1
 """Of matrices and embeddings."""
 WARMUP = 0.02
 """Share of the steps in which the learning rate rises."""
-SYNTHETIC_BYTES = 1 << 20
-Batch = tuple[torch.Tensor, torch.Tensor]
-"""Tokens, int64 (N, T), and the tokens that follow them."""
 
 
 def network_of(trial: Trial) -> Gpt:
@@ -29,63 +24,6 @@ def network_of(trial: Trial) -> Gpt:
     if params.width % params.heads:
         raise UserError(f"--set width={params.width}: not a multiple of heads={params.heads}")
     return Gpt(params.layers, params.heads, params.width, params.vocabulary, params.context)
-
-
-def load_text(trial: Trial) -> list[torch.Tensor]:
-    """Return the bytes of the training and the validation text, uint8 (N,); raises UserError if one is too short."""
-    if trial.synthetic:
-        dice = torch.Generator().manual_seed(trial.seed)
-        return [torch.randint(0, 256, (SYNTHETIC_BYTES,), dtype=torch.uint8, generator=dice) for _ in range(2)]
-    texts = load_bytes("wikitext-2", Path(trial.data_dir))
-    for split in ("train", "valid"):
-        if len(texts[split]) <= trial.params.context:
-            raise UserError(f"the {split} text has {len(texts[split])} bytes; give a smaller --set context")
-    return [torch.from_numpy(texts[split]) for split in ("train", "valid")]
-
-
-def step_tokens(trial: Trial) -> int:
-    """Return the tokens of a training step of all processes."""
-    tokens: int = trial.batch_size * trial.params.context * trial.case.processes
-    return tokens
-
-
-def steps_of(trial: Trial) -> int:
-    """Return the training steps of an epoch; tokens that fill no step are left out."""
-    return max(1, int(trial.params.tokens) // step_tokens(trial))
-
-
-class RandomSequences:
-    """Batches from random places of a text that stays on the device, as many as an epoch has."""
-
-    def __init__(self, text: torch.Tensor, trial: Trial, device: torch.device) -> None:
-        self.text, self.shape = text.to(device), (trial.batch_size, 1)
-        self.dice = torch.Generator(device).manual_seed(trial.seed + (trial.rank << 32))
-        self.window = torch.arange(trial.params.context + 1, device=device)
-        self.steps = steps_of(trial)
-
-    def __len__(self) -> int:
-        return self.steps
-
-    def __iter__(self) -> Iterator[Batch]:
-        many, device = len(self.text) - len(self.window) + 1, self.text.device
-        for _ in range(self.steps):
-            starts = torch.randint(many, self.shape, generator=self.dice, device=device)
-            sequences = self.text[starts + self.window].long()
-            yield sequences[:, :-1], sequences[:, 1:]
-
-
-def sequences_in_order(text: torch.Tensor, trial: Trial, device: torch.device) -> list[Batch]:
-    """Return batches from the start of a text; what fills no sequence is left out."""
-    context = trial.params.context
-    end = max(1, min(trial.params.valid_tokens, len(text) - 1) // context) * context
-    part = text[: end + 1].to(device).long()
-    tokens, targets = (side.view(-1, context).split(trial.batch_size) for side in (part[:-1], part[1:]))
-    return list(zip(tokens, targets, strict=True))
-
-
-def tokens_of(batch: Batch) -> int:
-    """Return the number of tokens that a batch predicts."""
-    return batch[1].numel()
 
 
 def rate_at(step: int, steps: int, warmup_steps: int) -> float:
@@ -123,16 +61,18 @@ def set_rates(optimizers: list[torch.optim.Optimizer], share: float) -> None:
 
 
 def blueprint(trial: Trial) -> Blueprint:
-    """Return the network and the learning rate, in as many steps as a run takes."""
+    """Return the network, its optimizers, and the learning rate, in as many steps as a run takes."""
     params, steps = trial.params, steps_of(trial)
     whole, warmup = steps * params.epochs, int(WARMUP * steps * params.epochs)
     tokens = torch.zeros(2, params.context, dtype=torch.int64)
+    network = network_of(trial)
     return Blueprint(
-        network=network_of(trial),
+        network=network,
         inputs=(tokens, tokens),
         samples=2 * params.context,
         epochs=params.epochs,
         schedule={"learning rate": lambda epoch: params.lr * rate_at(int(epoch * steps), whole, warmup)},
+        optimizers=lambda: optimizers_of(trial, network),
     )
 
 
@@ -164,7 +104,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
 
     loss = math.nan
     for _ in clock.epochs(params.epochs):
-        for batch in clock.steps(loader, "train", len(loader) * step_tokens(trial), count=tokens_of):
+        for batch in clock.steps(loader, "train", loader.tokens, count=tokens_of):
             step(batch)
             taken += 1
         losses = []

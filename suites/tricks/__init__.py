@@ -13,8 +13,6 @@ epoch. Not timed: imports, starting the other training processes, building the m
 Read recipe.py first, then network.py, data.py and training.py, which has the code of the tricks and the loop.
 """
 
-from importlib.util import find_spec
-
 from gpubench import Case, Suite, imported
 from gpubench.suite.trial import autocast_refusal
 
@@ -23,8 +21,6 @@ from .recipe import MIXED, MODELS, PARAMS, TRAIN_IMAGES, ranks_of
 
 def refuse(case: Case) -> str:
     """Return why a case cannot run, or an empty string."""
-    if find_spec("lightning") is None:
-        return "Lightning is not installed: pip install -e '.[lightning]'"
     if reason := autocast_refusal(case.precision):
         return reason
     if case.params["loss_scale"]:
@@ -47,6 +43,8 @@ SUITE = Suite(
     presets={"model": MODELS},
     precisions={str(model): MIXED.get(str(model), "fp32") for model in MODELS},
     ranks=ranks_of,
+    extra="lightning",
+    needs=("lightning",),
     refuse=refuse,
     studies=("ablation",),
     quality="accuracy",

@@ -1,0 +1,203 @@
+"""The suite finetune: its sizes and FLOPs, LoRA against plain torch, the proof of QLoRA, and that it learns."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+from torch.utils.flop_counter import FlopCounterMode
+
+from gpubench.rows.read import load
+from gpubench.suite import files
+
+LLM = "needs the extra llm: pip install -e '.[llm]'"
+transformers = pytest.importorskip("transformers", reason=LLM)
+peft = pytest.importorskip("peft", reason=LLM)
+
+from gpubench.suites import finetune  # noqa: E402
+from gpubench.suites.finetune import network, training  # noqa: E402
+
+SMALL = ("context=32", "tokens=1024", "valid_tokens=64", "lr=0.003")
+CPU = torch.device("cpu")
+
+
+def trial(model="llama-6m", precision="fp32", **settings):
+    params = files.find("finetune").resolve_params({"context": "32", **settings}, model)
+    case = SimpleNamespace(model=model, precision=precision, processes=1, weights="", params=params)
+    return SimpleNamespace(case=case, params=SimpleNamespace(**params), batch_size=2, seed=1, rank=0)
+
+
+def text(seed=0, length=32):
+    return torch.randint(0, 256, (2, length), generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize(
+    ("model", "millions"), [("llama-6m", 5.87), ("smollm-135m", 134.5), ("llama-1b", 1235.8), ("llama-8b", 8030.3)]
+)
+def test_the_sizes_are_those_of_their_names(model, millions):
+    with torch.device("meta"):
+        llama = network.network_of(trial(model, method="full"), torch.device("meta"))
+    assert sum(weight.numel() for weight in llama.parameters()) == pytest.approx(millions * 1e6, rel=1e-3)
+
+
+@pytest.mark.parametrize("method", ["full", "lora"])
+def test_the_flops_are_those_of_torchs_counter(method):
+    """But for attention, a part of which is computed again, and gradients of what the first layer reads."""
+    asked = trial(method=method, checkpointing="false")
+    llama = network.network_of(asked, CPU)
+    with FlopCounterMode(display=False) as counter:
+        llama(text(), text()).backward()
+    size = finetune.SIZES["llama-6m"]
+    again = 2 * size.layers * size.width * 32
+    unread = sum(2 * inputs * outputs for inputs, outputs in size.matrices[:3]) if method == "lora" else 0
+    unread += 3 * 2 * size.width * 16 if method == "lora" else 0
+    counted = counter.get_total_flops() / text().numel() - again + unread
+    assert finetune.flops("llama-6m", asked.case.params) == pytest.approx(counted, rel=1e-3)
+
+
+def test_lora_is_w_plus_ba_in_plain_torch():
+    """Output, and gradients of A and B, of a Llama whose weights are W + 2 B A."""
+    torch.manual_seed(0)
+    adapted = network.network_of(trial(rank="4"), CPU)
+    plain = transformers.LlamaForCausalLM(adapted.llama.config)
+    weights = {name.replace(".base_layer", ""): weight for name, weight in adapted.llama.named_parameters()}
+    frozen = {name: weight for name, weight in weights.items() if ".lora_" not in name}
+    factors = {}
+    for name, weight in weights.items():
+        if ".lora_B." in name:
+            torch.nn.init.normal_(weight, std=0.02)
+            layer = name.partition(".lora_B.")[0]
+            factors[layer] = [
+                weights[f"{layer}.lora_{side}.default.weight"].detach().clone().requires_grad_() for side in "AB"
+            ]
+    assert len(factors) == 7 * 8
+    merged = frozen | {f"{layer}.weight": frozen[f"{layer}.weight"] + 2 * b @ a for layer, (a, b) in factors.items()}
+    logits = functional_call(plain, merged, (text(),)).logits
+    assert torch.allclose(adapted.llama(text()).logits, logits, rtol=0, atol=1e-5)
+    loss = cross_entropy(logits.flatten(0, 1), text(1).flatten())
+    loss.backward()
+    adapted_loss = adapted(text(), text(1))
+    assert torch.allclose(adapted_loss, loss, rtol=0, atol=1e-5)
+    adapted_loss.backward()
+    for layer, (a, b) in factors.items():
+        for side, expected in (("A", a), ("B", b)):
+            gradient = weights[f"{layer}.lora_{side}.default.weight"].grad
+            assert torch.allclose(gradient, expected.grad, rtol=1e-5, atol=1e-5), layer
+    assert all(weight.grad is None for weight in frozen.values())
+
+
+def test_what_is_frozen_has_the_precisions_bits_and_adapters_are_fp32():
+    for precision, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16-pure", torch.float16)):
+        llama = network.network_of(trial(precision=precision), CPU)
+        assert {weight.dtype for weight in llama.parameters() if not weight.requires_grad} == {dtype}
+        assert {weight.dtype for weight in llama.parameters() if weight.requires_grad} == {torch.float32}
+    assert {w.dtype for w in network.network_of(trial(precision="bf16", method="full"), CPU).parameters()} == {
+        torch.float32
+    }
+
+
+def test_checkpointing_changes_no_gradient():
+    gradients = []
+    for checkpointing in ("true", "false"):
+        torch.manual_seed(0)
+        llama = network.network_of(trial(checkpointing=checkpointing, method="full"), CPU)
+        llama(text(), text(1)).backward()
+        gradients.append([weight.grad for weight in llama.parameters()])
+    assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(*gradients, strict=True))
+
+
+def run(cli, tmp_path, *words, method="lora", precision="both", mode="--full"):
+    data = tmp_path / "wikitext-2"
+    data.mkdir(exist_ok=True)
+    for split in ("train", "valid", "test"):
+        (data / f"{split}.txt").write_text("one two three four five\n" * 50)
+    settings = [word for size in (*SMALL, f"method={method}") for word in ("--set", size)]
+    out = tmp_path / f"{method}.csv"
+    done = cli(
+        "run", "--suite", "finetune", "--models", "llama-6m", "--device", "cpu", "--precision", precision, mode,
+        "--batch", 2, "--data", tmp_path, *settings, *words, "--out", out,
+    )  # fmt: skip
+    return done, load([out]).frame
+
+
+@pytest.mark.parametrize("method", ["full", "lora"])
+def test_it_learns_and_proves_its_precision(cli, tmp_path, method):
+    done, frame = run(cli, tmp_path, method=method)
+    assert done.returncode == 0, done.stderr + str(list(frame["reason"]))
+    assert set(frame["precision"]) == {"fp32", "bf16"}
+    assert frame["loss"].max() < 5.3  # log(256) is 5.55
+    proof = frame.set_index("precision").loc["bf16", "precision_proof"]
+    assert ("frozen bfloat16 x75" in proof) == (method == "lora")
+
+
+def test_qlora_has_four_bits_and_its_calls_are_seen(cli, tmp_path, monkeypatch):
+    pytest.importorskip("bitsandbytes", reason="needs the extra qlora: pip install -e '.[qlora]'")
+    done, frame = run(cli, tmp_path, method="qlora", mode="--quick")
+    rows = frame.set_index("precision")
+    assert done.returncode == 0, done.stderr + str(list(frame["reason"]))
+    assert "ask for bf16 or fp16" in rows.loc["fp32", "reason"]
+    assert "frozen uint8 x56" in rows.loc["bf16", "precision_proof"]
+    assert "matmul uint8 x" in rows.loc["bf16", "precision_proof"]
+    monkeypatch.setattr(network, "quantize", lambda layer: None)
+    (tmp_path / "qlora.csv").unlink()
+    done, frame = run(cli, tmp_path, method="qlora", mode="--quick", precision="bf16")
+    assert done.returncode == 4
+    assert "asked for qlora, but no call of dequantize_4bit or gemm_4bit was seen" in frame.iloc[0]["reason"]
+
+
+def saved_llama(folder, **changes):
+    size = finetune.SIZES["llama-6m"]
+    shape = (size.layers, size.width, size.inner, size.heads, size.shared_heads)
+    sizes = {**dict(zip(network.SHAPE, shape, strict=True)), "vocab_size": 256, "tie_word_embeddings": True, **changes}
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes)).save_pretrained(folder)
+    tokens = {chr(number): number for number in range(32, 127)} | {"\n": 0}
+    model = {"type": "WordLevel", "vocab": tokens, "unk_token": "\n"}
+    splitter = {"type": "Split", "pattern": {"Regex": "."}, "behavior": "Isolated", "invert": False}
+    (folder / "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": model, "pre_tokenizer": splitter}))
+
+
+def test_given_weights_are_read_with_their_tokenizer(cli, tmp_path):
+    saved_llama(tmp_path / "mine")
+    done, frame = run(cli, tmp_path, "--set", "weights=given", "--weights", tmp_path / "mine", precision="bf16")
+    assert done.returncode == 0, done.stderr + str(list(frame["reason"]))
+    assert frame.iloc[0]["weights"].startswith("llama-6m-")
+    assert frame.iloc[0]["loss"] < 5.3
+
+
+def test_weights_of_another_size_and_missing_ones_are_named(cli, tmp_path):
+    saved_llama(tmp_path / "mine", num_hidden_layers=1)
+    done, frame = run(cli, tmp_path, "--set", "weights=given", "--weights", tmp_path / "mine", precision="bf16")
+    assert done.returncode == 4
+    assert "config.json: no llama-6m, whose num_hidden_layers" in frame.iloc[0]["reason"]
+
+
+def test_a_missing_extra_is_named_before_anything_runs(cli, tmp_path, monkeypatch):
+    def without(*missing):
+        monkeypatch.setattr("gpubench.suite.suite.find_spec", lambda name: None if name in missing else object())
+
+    without("peft")
+    sentence = "not installed: peft (pip install -e '.[llm]')"
+    assert sentence in cli("list").stdout
+    assert sentence in cli("list", "finetune").stdout
+    assert sentence in cli("fits", "llama-6m").stderr
+    done = cli("run", "--suite", "finetune", "--synthetic", "--dry-run")
+    assert sentence in " ".join(done.stdout.split() + done.stderr.split())
+    without()
+    assert "not installed" not in cli("list").stdout
+
+
+def test_four_bits_need_their_extra(monkeypatch):
+    monkeypatch.setattr(finetune, "find_spec", lambda name: None)
+    case = SimpleNamespace(params={"method": "qlora"}, precision="bf16")
+    assert finetune.refuse(case) == "method=qlora: not installed: bitsandbytes (pip install -e '.[qlora]')"
+    assert finetune.refuse(replace_method(case, "lora")) == ""
+
+
+def replace_method(case, method):
+    return SimpleNamespace(params={**case.params, "method": method}, precision=case.precision)
+
+
+def test_the_rate_rises_and_stays():
+    assert [training.rate_at(step, 100) for step in (0, 3, 99)] == [0.25, 1.0, 1.0]
