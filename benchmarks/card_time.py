@@ -1,17 +1,18 @@
-"""How long `gpubench run` takes on a card, by simulation: first row, search, everything.
+"""How long `gpubench run` takes on a card, by simulation: first row, first ratio, everything.
 
     python benchmarks/card_time.py
 
 Drives the real run, batch search and Clock over made-up children, whose seconds follow from a card's rate, memory
 and start-up; no process is started and no second is waited for. What a trial costs beside its steps (imports, CUDA,
-cuDNN's race among algorithms) is assumed as written below, not measured.
+cuDNN's race among algorithms) is assumed as written below, not measured; so each line is for a low and a high cost.
 """
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stderr
 from dataclasses import asdict, dataclass
 from io import StringIO
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -68,18 +69,32 @@ class Card:
     memory_bytes: float
     flops: Mapping[str, float]
     """What training reaches per second, by precision."""
-    start_seconds: float
-    """A child until its first step: interpreter, torch, fastai, CUDA, data, proof."""
     settled_seconds: float
     """Its clock and temperature are flat so long after a trial's first step, where it was warm before."""
 
 
 CARDS = (
-    Card("H200", 139.8 * GIB, {"fp32": 33e12, "fp16": 70e12}, 8.0, 6.5),
-    Card("GTX 1080 Ti", 10.9 * GIB, {"fp32": 5.6e12, "fp16": 5.9e12}, 9.0, 14.0),
+    Card("H200", 139.8 * GIB, {"fp32": 33e12, "fp16": 70e12}, 6.5),
+    Card("GTX 1080 Ti", 10.9 * GIB, {"fp32": 5.6e12, "fp16": 5.9e12}, 14.0),
 )
-RACE_SECONDS, RACE_STEPS = 1.5, 6
-"""The first step holds cuDNN's race: loading kernels, and about so many steps' time."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a trial costs before its steps."""
+
+    start_seconds: float
+    """A new process until its first step: interpreter, torch, fastai, CUDA, data, proof."""
+    race_steps: int
+    """cuDNN tries its algorithms in the first step, which takes as long as so many steps more."""
+
+
+LOW, HIGH = Cost(8.0, 20), Cost(12.0, 30)
+FORK_SHARE = 0.35
+"""Share of the start that a fork has left: CUDA's context, data, proof. On a CPU of two cores it was 0.22, without
+CUDA."""
+RACE_SECONDS = 1.5
+"""For loading kernels before cuDNN tries them."""
 CONTEXT_BYTES = 0.5 * GIB
 FRAGMENTS = 0.015
 """Share of the memory that the allocator holds and cannot give."""
@@ -103,13 +118,13 @@ class Time:
 class Children:
     """Stands where children are started: each takes the time it would take on `card`, and answers."""
 
-    def __init__(self, card: Card, time: Time) -> None:
-        self.card, self.time = card, time
-        self.probes = self.trials = 0
+    def __init__(self, card: Card, time: Time, cost: Cost, *, forked: bool) -> None:
+        self.card, self.time, self.cost, self.forked = card, time, cost, forked
+        self.probes = self.trials = self.templates = 0
 
     def __call__(self, task: Mapping[str, Any], **_: Any) -> Outcome:
         began = self.time.now
-        self.time.spend(self.card.start_seconds)
+        self.time.spend(self.cost.start_seconds * (FORK_SHARE if self.forked else 1))
         answer: dict[str, Any] = {}
         if task["task"] == "soak":
             self.time.spend(task["seconds"])
@@ -118,6 +133,9 @@ class Children:
             answer["rates"] = {"flops_per_second": 1e13, "bytes_per_second": 1e12, "op_seconds": 1e-5, "side": 8192}
         else:
             trial = trial_from_json(task["trial"])
+            if self.forked and trial.case.mode != "probe" and trial.index >= self.templates:  # one for each round
+                self.templates += 1
+                self.time.spend((1 - FORK_SHARE) * self.cost.start_seconds)
             self.probes += trial.case.mode == "probe"
             self.trials += trial.case.mode != "probe"
             answer = {"measurement": asdict(self.train(trial)), "train_call_seconds": self.time.now - began}
@@ -148,7 +166,7 @@ class Children:
                 begun.append(self.time.now)
                 if phase not in raced:  # once in a process
                     raced.add(phase)
-                    self.time.spend(RACE_SECONDS + RACE_STEPS * seconds)
+                    self.time.spend(RACE_SECONDS + self.cost.race_steps * seconds)
                 self.time.spend(seconds)
 
         for _ in clock.epochs(EPOCHS):
@@ -179,19 +197,20 @@ class Timed:
     """What one run took, in seconds and children."""
 
     first_row: float
+    first_ratio: float
     everything: float
     rows: int
     probes: int
     trials: int
 
 
-def simulate(card: Card, **wishes: Any) -> Timed:
+def simulate(card: Card, cost: Cost, *, forked: bool = True, **wishes: Any) -> Timed:
     """One `gpubench run --suite resnet --precision both` on `card`, with these options more."""
     loaded = files.find_all(["resnet"])
     device = environment.Device("cuda:0", "cuda", card.name, int(card.memory_bytes), "9.0", "1", "aa", {})
     facts = environment.cpu_facts() | {"torch": "2.15.0"}
     time, written = Time(), list[float]()
-    children = Children(card, time)
+    children = Children(card, time, cost, forked=forked)
     append = RowsFile.append
 
     def noted(file: RowsFile, rows: Sequence[Row]) -> None:
@@ -218,17 +237,20 @@ def simulate(card: Card, **wishes: Any) -> Timed:
             data={"resnet": Data("cifar100")},
         )
         lead(session, Console(file=StringIO()), children)
-    return Timed(written[0], time.now, len(written), children.probes, children.trials)
+    return Timed(*written[:2], time.now, len(written), children.probes, children.trials)
 
 
 def main() -> None:
-    """Print a line for each card and mode."""
-    for card in CARDS:
-        for mode in ("sampled", "quick"):
-            timed = simulate(card, mode=mode)
+    """Print a line for each card, mode, cost and way to start a trial."""
+    for card, mode in product(CARDS, ("sampled", "quick")):
+        for cost, forked in product((LOW, HIGH), (False, True)):
+            with redirect_stderr(StringIO()):
+                timed = simulate(card, cost, forked=forked, mode=mode)
             print(
-                f"{card.name:12} {mode:8} first row {timed.first_row / 60:5.1f} min, everything"
-                f" {timed.everything / 60:6.1f} min, {timed.rows} rows, {timed.probes} probes, {timed.trials} trials"
+                f"{card.name:12} {mode:8} start {cost.start_seconds:4.0f} s, {cost.race_steps} races,"
+                f" {'forked' if forked else 'fresh':7} first row {timed.first_row / 60:5.1f} min,"
+                f" first ratio {timed.first_ratio / 60:5.1f} min, everything {timed.everything / 60:6.1f} min,"
+                f" {timed.rows} rows, {timed.probes} probes, {timed.trials} trials"
             )
 
 

@@ -9,16 +9,25 @@ def script(benchmark_script):
 
 
 @pytest.mark.parametrize(
-    ("number", "mode", "first_row", "everything", "rows"), [(0, "sampled", 3, 56, 78), (1, "quick", 1, 7, 10)]
+    ("number", "mode", "first_ratio", "everything", "rows"), [(0, "sampled", 3.1, 74, 78), (1, "quick", 1.7, 8, 10)]
 )
-def test_minutes_not_hours(script, number, mode, first_row, everything, rows):
-    """Minutes of made-up cards; on the code before, 30 until the first row of the first and 100 for all of it."""
-    timed = script.simulate(script.CARDS[number], mode=mode)
+def test_minutes_not_hours(script, number, mode, first_ratio, everything, rows):
+    """Minutes of made-up cards; on the code before, 30 until the first row of the first card."""
+    timed = script.simulate(script.CARDS[number], script.LOW, mode=mode)
     assert timed.rows == rows
-    assert timed.first_row < first_row * 60
+    assert timed.first_row < timed.first_ratio < first_ratio * 60
     assert timed.everything < everything * 60
 
 
+def test_forks_take_less_time_than_new_processes(script):
+    forked, fresh = (
+        script.simulate(script.CARDS[1], script.HIGH, forked=forked, mode="quick") for forked in (True, False)
+    )
+    assert forked.rows == fresh.rows
+    assert forked.first_row < fresh.first_row
+    assert forked.everything < 0.85 * fresh.everything
+
+
 def test_a_whole_run_is_not_begun_before_seconds_have_shown_that_its_batch_fits(script):
-    timed = script.simulate(script.CARDS[0], mode="full", models=("resnet18",))
+    timed = script.simulate(script.CARDS[0], script.LOW, mode="full", models=("resnet18",))
     assert (timed.rows, timed.trials) == (2, 4), "each case's whole run, and a quick one before it"

@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from facts import lacking
+from rows import row
 
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
@@ -17,6 +19,7 @@ from gpubench.runner.cases import (
 )
 from gpubench.runner.devices import check_processes, choose_devices, with_devices
 from gpubench.runner.options import Options
+from gpubench.runner.progress import FirstRatios
 from gpubench.runner.rounds import schedule
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.precisions import LINEAR_ONLY, NO_LARGE_LINEAR, PRECISIONS, unsupported, without_low_precision
@@ -99,6 +102,38 @@ def test_every_round_holds_every_case_once_in_an_order_of_its_own(tmp_path):
     assert len({tuple(map(id, r)) for r in rounds}) == 6
     assert trials == schedule(cases, 6, seed=1)
     assert {t.seed for t in trials if t.index == 2} == {3}
+
+
+def test_the_first_round_begins_with_the_smallest_model_and_fp32_on_each_card(tmp_path):
+    """A ratio then comes after two trials, and the dearest model last."""
+    cases = demo_cases(tmp_path, [GPU, GPU1], batch="8", precision="fp32,fp16")
+    first = [(t.case.model, t.case.device, t.case.precision) for t in schedule(cases, 1, seed=1)]
+    assert first == [
+        (model, device, precision)
+        for model in ("small", "large")
+        for device in ("cuda:0", "cuda:1")
+        for precision in ("fp32", "fp16")
+    ]
+
+
+def test_a_ratio_is_told_once_both_precisions_have_a_trial(tmp_path):
+    fp32, fp16, twin = (
+        replace(case, model="small") for case in demo_cases(tmp_path, batch="max", precision="fp32,fp16")[:3]
+    )
+    assert twin.batch_policy == "max-fp32"
+    ratios = FirstRatios()
+    rate = {"fp32": 100.0, "fp16": 185.0}
+    told = [ratios.after(case, row(samples_per_second=rate[case.precision])) for case in (fp32, fp16, twin, fp16, fp32)]
+    assert [bool(lines) for lines in told] == [False, True, False, False, False]
+    assert lacking(told[1][0], "demo small", "fp16", "fp32", "1.85", "rough") == []
+
+
+def test_a_trial_that_failed_has_no_ratio(tmp_path):
+    fp32, fp16 = demo_cases(tmp_path, precision="fp32,fp16", batch="8", models=("small",))
+    ratios = FirstRatios()
+    assert ratios.after(fp16, row(samples_per_second=50.0)) == []
+    assert ratios.after(fp32, row(status="failed", samples_per_second=None)) == []
+    assert lacking(ratios.after(fp32, row(samples_per_second=100.0))[0], "0.50") == []
 
 
 def test_a_broken_card_is_never_replaced_by_the_cpu_and_stays_in_all():

@@ -234,8 +234,9 @@ class Row:
         "`gpubench peak` of this device and precision: seconds per call of a training step on tiny tensors",
         role=Role.FIGURE,
     )
+    start: str = column("measurement", "its process: fresh, a new one; forked, from one that had imported the suite")
     startup_seconds: float | None = figure(
-        "measurement", "s", "what the trial cost beyond its training: interpreter, imports, device, probes, shutdown"
+        "measurement", "s", "what the trial cost beyond its training: start, imports, device, probes, shutdown"
     )
     setup_seconds: float | None = figure("measurement", "s", "building model and data, before the first step")
     precision_error: float | None = figure(

@@ -11,13 +11,13 @@ from gpubench.printed import duration
 from gpubench.runner.options import Options
 from gpubench.suite.trial import Case, Trial
 
-TRIAL_SECONDS = {"sampled": (30.0, 33.0), "quick": (15.0, 20.0)}
+TRIAL_SECONDS = {"sampled": (30.0, 45.0), "quick": (15.0, 30.0)}
 """Typical seconds of a trial on a CPU and on an accelerator, with start and warm-up (benchmarks/card_time.py)."""
 START_SECONDS = 8.0
 """For starting up: asking torch for its devices, and importing the suites."""
 MISTOLD = 1.3
 """Factor by which a forecast may be wrong before a new one is printed."""
-SEARCH_SECONDS = {"sampled": 60.0, "quick": 15.0}
+SEARCH_SECONDS = {"sampled": 100.0, "quick": 25.0}
 """Typical seconds of a batch search."""
 LEAST_SECONDS = 10.0
 """A rest that is shorter is not announced."""

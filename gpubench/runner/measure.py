@@ -46,7 +46,7 @@ class Measure:
             telemetry = replace(telemetry, foreign_load=f"{others:.0%} of the CPUs", marks="shared")
         inside = (outcome.answer or {}).get("train_call_seconds")
         startup_seconds = outcome.seconds - inside if isinstance(inside, float) else None
-        measurement = replace(measurement, telemetry=telemetry, startup_seconds=startup_seconds)
+        measurement = replace(measurement, telemetry=telemetry, start=outcome.start, startup_seconds=startup_seconds)
         if on_cpu and case.memory_limit_bytes:
             measurement = _within_limit(measurement, case, outcome.peak_resident_bytes or 0)
         return measurement

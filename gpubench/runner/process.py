@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, Literal, Protocol
+from typing import IO, Any, Literal, Protocol, Self
 
 import psutil
 
@@ -36,6 +36,33 @@ MOST_SHOWN = 500_000
 """Most characters of a child's output that are shown."""
 
 
+Start = Literal["fresh", "forked"]
+"""A child is a new process, or a fork of a template (template.py)."""
+
+
+class Child(Protocol):
+    """A started process: `subprocess.Popen`, or a fork with the same methods."""
+
+    pid: int
+    returncode: Any
+    stdout: IO[bytes] | None
+
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
+@dataclass(frozen=True)
+class Started:
+    """A worker that waits for its task."""
+
+    child: Child
+    channel: socket.socket
+    """Our end of its socket."""
+    lifeline: IO[bytes]
+    """Our end of a pipe: the worker ends when it closes, and the kernel closes it when this process dies."""
+    start: Start = "fresh"
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How a child process ended. `answer` is its last message; a child that died sent none."""
@@ -49,6 +76,7 @@ class Outcome:
     """Last lines that the child printed."""
     peak_resident_bytes: int | None = None
     """Peak memory of the child and the processes that it started; measured only with a limit."""
+    start: Start = "fresh"
 
     @property
     def reason(self) -> str:
@@ -94,42 +122,44 @@ def run_child(
     on_wake: Callable[[int], Message | None] = lambda pid: None,
     time_limit_seconds: float | None = None,
     resident_limit_bytes: int | None = None,
+    start: Callable[[], Started] | None = None,
 ) -> Outcome:
     """Run `task` in a child process and wait for its end; afterwards its whole process group is killed.
 
     The child answers on a separate socket, so `on_output` gets only what the suite prints, line by line. If this
     process dies, the child ends itself. `task` is sent with a temporary folder, `scratch`, that exists as long as the
     child. `on_wake` is called with the child's process id a few times a second; its result is sent to the child.
+    `start` starts the child; without it the child is a new process.
     """
-    started = time.monotonic()
+    began = time.monotonic()
     with scratch.folder() as folder:
-        child, ours, lifeline = _start(subprocess.PIPE)
-        with ours, lifeline:
-            watch = _Watch(child, ours, on_event, on_output, on_wake)
+        started = start() if start else start_fresh()
+        child = started.child
+        with started.channel, started.lifeline:
+            watch = Watch(child, started.channel, on_event, on_output, on_wake)
             try:
-                ours.sendall(json.dumps({**task, "scratch": folder}).encode() + b"\n")
-                end = watch.until_done(started, time_limit_seconds, resident_limit_bytes)
+                started.channel.sendall(json.dumps({**task, "scratch": folder}).encode() + b"\n")
+                end = watch.until_done(began, time_limit_seconds, resident_limit_bytes)
             except (BrokenPipeError, ConnectionResetError):
                 end = "died"
             finally:
-                _kill_group(child)
+                kill_group(child)
                 watch.finish()
-                assert child.stdout is not None
-                child.stdout.close()
     return Outcome(
         end=end,
-        seconds=time.monotonic() - started,
+        seconds=time.monotonic() - began,
         answer=watch.answer,
         exit_code=child.returncode,
         tail=" | ".join(watch.tail),
         peak_resident_bytes=watch.peak_resident_bytes or None,
+        start=started.start,
     )
 
 
-def _start(output: int) -> tuple[subprocess.Popen[bytes], socket.socket, IO[bytes]]:
-    """Return a worker that waits for its task, our end of its socket, and a pipe: the worker ends when that closes."""
+def start_fresh(output: int = subprocess.PIPE) -> Started:
+    """Start a worker in a new process."""
     ours, theirs = socket.socketpair()
-    lifeline, parent_end = os.pipe()  # the kernel closes `parent_end` when this process dies, however it dies
+    lifeline, parent_end = os.pipe()
     with theirs, os.fdopen(lifeline, "rb"):
         child = subprocess.Popen(
             # -P: a random.py in the user's folder must not replace the standard library's
@@ -140,25 +170,32 @@ def _start(output: int) -> tuple[subprocess.Popen[bytes], socket.socket, IO[byte
             stderr=subprocess.STDOUT if output == subprocess.PIPE else output,
             start_new_session=True,  # a separate group: killed as a whole, and not by the terminal's Ctrl-C
         )
-    return child, ours, os.fdopen(parent_end, "wb")
+    return Started(child, ours, os.fdopen(parent_end, "wb"))
 
 
 class ServingChild:
-    """A child that sends a message and then answers questions, until the `with` block ends it. It prints nothing."""
+    """A child that sends a message and then answers questions, until it is closed. It prints nothing."""
 
     def __init__(self, task: Message) -> None:
-        self._child, self._socket, self._lifeline = _start(subprocess.DEVNULL)
+        started = start_fresh(subprocess.DEVNULL)
+        self._child, self._socket, self._lifeline = started.child, started.channel, started.lifeline
         self._messages = self._socket.makefile("rb")
         self._send(task)
 
-    def __enter__(self) -> "ServingChild":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the child and all that it started."""
+        if self._lifeline.closed:  # by then another process may have its number
+            return
         self._messages.close()
         self._socket.close()
         self._lifeline.close()
-        _kill_group(self._child)
+        kill_group(self._child)
 
     def ask(self, question: Message, patience_seconds: float | None) -> Any:
         """Return the child's answer, or None if there is none in time or the child has ended."""
@@ -199,12 +236,12 @@ def check_imports(names: Sequence[str], limit_seconds: float | None, run_child: 
         raise UserError(str(reason))
 
 
-class _Watch:
+class Watch:
     """Reads a child's socket and output in a selector loop."""
 
     def __init__(
         self,
-        child: subprocess.Popen[bytes],
+        child: Child,
         channel: socket.socket,
         on_event: Callable[[Message], None],
         on_output: Callable[[str], None],
@@ -262,10 +299,13 @@ class _Watch:
                     read()
 
     def finish(self) -> None:
-        """Read what is left after the child's end; its last line may lack its end."""
+        """Read what is left after the child's end, whose last line may lack its end, and close its output."""
         self.drain()
         if line := self._pending["output"]:
             self._show(line)
+        self._selector.close()
+        assert self._output is not None
+        self._output.close()
 
     def _read_channel(self) -> None:
         for line in self._lines("channel", lambda: self.channel.recv(MOST_READ)):
@@ -330,7 +370,7 @@ def _resident_bytes(pid: int) -> int:
     return int(total)
 
 
-def _kill_group(child: subprocess.Popen[bytes]) -> None:
+def kill_group(child: Child) -> None:
     """Kill the child and all processes that it started, and wait for its end."""
     if child.poll() is None:
         # A child that has answered is about to end: let it close its device.

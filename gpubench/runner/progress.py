@@ -9,7 +9,7 @@ from gpubench.console import Screen
 from gpubench.printed import duration, shown
 from gpubench.rows.row import SHOWN_QUALITIES, Row
 from gpubench.runner.process import Message
-from gpubench.suite.trial import Trial
+from gpubench.suite.trial import Case, Trial
 
 LOG_SECONDS = 300.0
 """Without a terminal: time between two lines on the progress of a long trial."""
@@ -105,6 +105,30 @@ class TrialProgress:
             return ""
         spent = self._spent + (time.monotonic() - self._started if fraction else 0.0)
         return f"{duration(round(spent / (self._timed + fraction) * (self.total - self._done - fraction)))} left"
+
+
+class FirstRatios:
+    """Compares each precision with fp32 as soon as both have a trial of a model."""
+
+    def __init__(self) -> None:
+        self._rates: dict[tuple[str, str, int], dict[str, float]] = {}
+        """Rate of the first trial by precision, for each suite and model, device and number of processes."""
+
+    def after(self, case: Case, row: Row) -> list[str]:
+        """Return the ratios that the trial of this row made known, each as a line."""
+        model = f"{case.suite} {case.model}"
+        rates = self._rates.setdefault((model, case.device, case.processes), {})
+        # A twin repeats a precision at another batch.
+        if row.status != "ok" or not row.samples_per_second or case.precision in rates:
+            return []
+        rates[case.precision] = row.samples_per_second
+        new = rates if case.precision == "fp32" else {case.precision}
+        return [
+            f"{model} on {case.device}: {precision} is {rates[precision] / rates['fp32']:.2f} times as fast as fp32"
+            " (1 run each: rough)"
+            for precision in new
+            if precision != "fp32" and "fp32" in rates
+        ]
 
 
 def describe(row: Row, unit: str) -> str:

@@ -13,7 +13,7 @@ from gpubench.interval import drifts, median_interval
 from gpubench.rows.row import Row
 from gpubench.runner.batch.batches import CaseBatches
 from gpubench.runner.forecast import TimeLeft, forecast, search_seconds, typical_seconds
-from gpubench.runner.progress import TrialProgress
+from gpubench.runner.progress import FirstRatios, TrialProgress
 from gpubench.runner.resume import EarlierRun
 from gpubench.runner.session import Session
 from gpubench.suite.trial import FINISHED, Case, Trial
@@ -22,12 +22,17 @@ from gpubench.suite.trial import FINISHED, Case, Trial
 def endless_rounds(cases: Sequence[Case], seed: int) -> Iterator[list[Trial]]:
     """Yield rounds without end: every case once, in a new random order, so that drift affects all cases equally.
 
-    Trials of one round share a seed: they see the data in the same order.
+    The first round has the models in the suite's order, the smallest one first, so that its ratio comes soon. Trials
+    of one round share a seed: they see the data in the same order.
     """
     generator = random.Random(seed)
+    models = list(dict.fromkeys((case.suite, case.model) for case in cases))
     for index in count():
         trials = [Trial(case, index, seed + index) for case in cases if not case.refusal]
-        generator.shuffle(trials)
+        if index:
+            generator.shuffle(trials)
+        else:
+            trials.sort(key=lambda trial: models.index((trial.case.suite, trial.case.model)))
         yield trials
 
 
@@ -71,6 +76,7 @@ class Rounds:
         self._waiting: list[Trial] = []
         """The running trial and the planned ones after it."""
         self._time_left = TimeLeft(None)
+        self._first_ratios = FirstRatios()
         self.statuses: list[str] = []
         """Statuses of the finished trials of this run."""
         self.planned_cases: list[Case] = []
@@ -124,6 +130,8 @@ class Rounds:
         if row.status == "ok" and row.seconds is not None:
             times.append(row.seconds)
         self._waiting = self._waiting[1:]
+        for ratio in self._first_ratios.after(trial.case, row) if self._waiting else ():
+            self._progress.say(ratio)
         if not trial.case.refusal:
             self._time_left.add(trial.case, seconds)
             waiting = [waiting_trial.case for waiting_trial in self._waiting if not waiting_trial.case.refusal]

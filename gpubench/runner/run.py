@@ -13,18 +13,20 @@ from gpubench.rows.row import Row
 from gpubench.rows.write import RowsFile
 from gpubench.runner import scratch
 from gpubench.runner.batch.batches import CaseBatches
+from gpubench.runner.cases import recipes_of
 from gpubench.runner.cluster.machines import run_as_one_of
 from gpubench.runner.cluster.nodes import NodeLost, Nodes
 from gpubench.runner.devices import DeviceLost, lost_device
 from gpubench.runner.measure import Measure
 from gpubench.runner.options import SAMPLED_REPEATS, Options
-from gpubench.runner.process import RunChild, check_imports, describe, run_child
+from gpubench.runner.process import RunChild, check_imports, describe
 from gpubench.runner.progress import TrialProgress
 from gpubench.runner.record import Setting, row_of
 from gpubench.runner.resume import EarlierRun, terms_of
 from gpubench.runner.rounds import Rounds
 from gpubench.runner.session import RunSummary, Session, open_session, print_plan
 from gpubench.runner.signals import INTERRUPTED, STOPPED, Interrupts
+from gpubench.runner.template import Templates
 from gpubench.runner.warm_up import WarmUp
 from gpubench.suite import files
 from gpubench.suite.trial import GOOD, Measurement, Status, Trial
@@ -37,19 +39,21 @@ FAILURES = 2
 def run(
     options: Options,
     console: Console | None = None,
-    run_child: RunChild = run_child,
+    run_child: RunChild | None = None,
 ) -> RunSummary:
     """Run all trials of `options` and append a row for each; returns a summary.
 
-    Only child processes use a device; `run_child` starts one per call.
+    Only child processes use a device; `run_child` starts one per call, by default (see Templates) a fork on a card.
     """
     console = console or Screen(stderr=True)
     scratch.sweep()
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, Templates() as templates:
+        run_child = run_child or templates
         try:
             user_suites = [name for name in options.suites if name not in files.built_in_names()]
             check_imports(user_suites, options.time_limit_seconds, run_child)
             loaded = files.find_all(options.suites)
+            recipes_of(options, loaded)  # an unknown name is an error before torch is imported
             facts = describe(run_child) if any(suite.suite.torch for suite in loaded) else env.cpu_facts()
             session = open_session(options, loaded, facts, console)
             if options.dry_run:

@@ -45,9 +45,21 @@ class Param:
         return value
 
 
+@dataclass(frozen=True)
+class Imported:
+    """A function that is imported when it is called."""
+
+    module: str
+    name: str
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function."""
+        return getattr(import_module(self.module), self.name)(*arguments)
+
+
 def imported(module: str, name: str) -> Callable[..., Any]:
     """Return a function that imports `name` from `module` when it is called: so suites are listed without torch."""
-    return lambda *arguments: getattr(import_module(module), name)(*arguments)
+    return Imported(module, name)
 
 
 MEMORY_FORMAT = Param(

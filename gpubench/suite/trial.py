@@ -255,6 +255,8 @@ class Measurement:
     laps: tuple[Lap, ...] = ()
     telemetry: Telemetry = Telemetry()
     """Set by the parent; a child leaves it empty."""
+    start: str = ""
+    """`fresh` or `forked`: how its process was started; set by the parent."""
     startup_seconds: float | None = None
     """Time of its process outside of training, set by the parent; None if it did not train."""
 

@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import Any
 
-from gpubench.worker.run_trial import sender
+from gpubench.worker.run_trial import Message, sender
 from gpubench.worker.tasks import answer_to
 
 
@@ -21,12 +21,11 @@ def main() -> None:
     """
     faulthandler.enable()
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would print lines without meaning here
-    _signal_when_parent_dies(signal.SIGKILL)
-    channel = socket.socket(fileno=int(sys.argv[1]))
-    channel.set_inheritable(False)
-    _die_with_parent(channel, int(sys.argv[2]))
-    requests = channel.makefile("rb")
-    task = json.loads(requests.readline())
+    channel, requests, task = _begin(int(sys.argv[1]), int(sys.argv[2]))
+    if task["task"] == "template":
+        from gpubench.worker.template import fork_for_each_task
+
+        channel, requests, task = _begin(*fork_for_each_task(task["suite"], channel, sender(channel)))
     send = sender(channel)
     if task["task"] == "meet":
         from gpubench.worker.rendezvous import serve
@@ -47,6 +46,16 @@ def main() -> None:
     sys.stderr.flush()
     # The result is sent; a normal exit of an interpreter with torch takes most of a second.
     os._exit(0)
+
+
+def _begin(descriptor: int, lifeline: int) -> tuple[socket.socket, Any, Message]:
+    """Connect to the parent; return the socket, a file to read from it, and the task."""
+    _signal_when_parent_dies(signal.SIGKILL)
+    channel = socket.socket(fileno=descriptor)
+    channel.set_inheritable(False)
+    _die_with_parent(channel, lifeline)
+    requests = channel.makefile("rb")
+    return channel, requests, json.loads(requests.readline())
 
 
 def _die_with_parent(channel: socket.socket, lifeline: int) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpubench.errors import Unsupported
-from gpubench.suite import files
+from gpubench.suite import files, timed_code
 from gpubench.suite.precisions import LINEAR_ONLY
 from gpubench.suite.suite import Suite
 from gpubench.suite.trial import TRAINED, Measurement, Trial, measurement_from_json, trial_from_json
@@ -46,6 +46,9 @@ CAUSE_SECONDS = 1.0
 """How long a process that only lost the others stays, so that the parent sees which process ended first and how."""
 HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 """Set, torch asks Linux for huge pages under tensors of 2 MB and more (pytorch/pytorch#107697)."""
+
+imported: dict[str, files.LoadedSuite] = {}
+"""Suites that the template of this process has imported, by path."""
 
 
 def run_rank(task: Message, place: Any, channel: socket.socket, rank: int, local: int) -> None:
@@ -101,15 +104,15 @@ def measure(
 
 
 def _run_suite(trial: Trial, new_clock: Callable[..., Clock], join: Join, span: dict[str, float]) -> Measurement:
-    loaded = files.load(Path(trial.case.suite_path))
-    if loaded.digest != trial.case.suite_digest:
+    path = Path(trial.case.suite_path)
+    loaded = imported.get(trial.case.suite_path) or files.load(path)
+    # In a fork, the code that was imported and the code that the trial may still import.
+    if {loaded.digest, timed_code.digest_of(files.sources(path))} != {trial.case.suite_digest}:
         raise RuntimeError(
             f"{trial.case.suite_path} or code of gpubench that it times was edited while the run went on; start again"
         )
     random.seed(trial.seed)
-    # fastai 2.8 says this once per process, and the user can do nothing about it.
-    warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=FutureWarning)
-    warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=DeprecationWarning)
+    ignore_known_warnings()
     # More loader processes than CPUs belong to some recipes, and the row says how long training waited for them.
     warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
     if not loaded.suite.torch:
@@ -122,6 +125,12 @@ def _run_suite(trial: Trial, new_clock: Callable[..., Clock], join: Join, span: 
     if measurement.status == "ok" and not measurement.laps:
         raise RuntimeError("the suite took no step from clock.steps(), so nothing was timed")
     return judged(_without_texts(measurement), loaded.suite, trial)
+
+
+def ignore_known_warnings() -> None:
+    """Ignore what fastai 2.8 prints when it is imported: the user can do nothing about it."""
+    warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=FutureWarning)
+    warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=DeprecationWarning)
 
 
 def _without_texts(measurement: Measurement) -> Measurement:

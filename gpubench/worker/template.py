@@ -1,0 +1,90 @@
+"""The template: imports a suite and what it trains with, once, and forks itself for each task. It opens no device.
+
+A fork begins as a new worker does after its imports. `__main__.py` calls this; runner/template.py is the parent's side.
+"""
+
+import os
+import socket
+import struct
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from gpubench.suite import files, timed_code
+from gpubench.suite.suite import Imported
+from gpubench.worker import run_trial
+from gpubench.worker.run_trial import Send
+
+REPORT = struct.Struct("qq")
+"""What the parent reads of a fork: (process id, 0) at its start, (0, return code) at its end."""
+DEVICE_FILES = ("/dev/nv", "/dev/dxg", "/dev/kfd", "/dev/dri")
+"""Beginnings of the files that a process has open once a card's driver is initialised in it; that of CUDA does not work
+in a fork. Under WSL it is /dev/dxg."""
+
+
+def fork_for_each_task(suite: str, channel: socket.socket, send: Send) -> tuple[int, int]:
+    """Import the suite at this path, then fork for each request of the parent until it ends.
+
+    Returns in each fork: the file descriptors of its own socket and of its pipe to the parent.
+    """
+    problem = _import(Path(suite)) or _not_to_fork()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    send({"event": "answer", "problem": problem})
+    fork = None
+    while True:
+        _, descriptors, _, _ = socket.recv_fds(channel, 1, 3)
+        if fork:
+            os.waitpid(fork, 0)  # only now can the system give its number to another process
+        if not descriptors:
+            os._exit(0)
+        fork = os.fork()
+        if fork == 0:
+            return _begin_fork(channel, *descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        end = os.waitid(os.P_PID, fork, os.WEXITED | os.WNOWAIT)
+        assert end is not None
+        channel.sendall(REPORT.pack(0, end.si_status if end.si_code == os.CLD_EXITED else -end.si_status))
+
+
+def _begin_fork(channel: socket.socket, its_channel: int, lifeline: int, output: int) -> tuple[int, int]:
+    """Separate a fork from its template: its own process group, output and random numbers."""
+    os.setsid()  # before the parent has its number, by which it kills the group
+    channel.sendall(REPORT.pack(os.getpid(), 0))
+    os.close(channel.detach())
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()  # Python's own generator does it by itself
+    return its_channel, lifeline
+
+
+def _import(path: Path) -> str:
+    """Import the suite at `path` and the modules that it times; returns why that failed, or an empty text."""
+    run_trial.ignore_known_warnings()
+    try:
+        loaded, sources = files.load(path), files.sources(path)
+        digest = loaded.digest
+        if loaded.suite.torch:
+            for module in sorted(timed_code.modules_behind(sources)):
+                import_module(f"gpubench.{module.removesuffix('.py').replace('/', '.')}")
+        if isinstance(loaded.suite.train, Imported):
+            import_module(loaded.suite.train.module)
+    except (Exception, SystemExit) as error:
+        return f"{type(error).__name__}: {error}"
+    run_trial.imported[str(path)] = loaded
+    return "" if timed_code.digest_of(sources) == digest else "its code was edited while it was imported"
+
+
+def _not_to_fork() -> str:
+    """Return why a fork would not be like a new process, or an empty text."""
+    opened = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    if any(file.startswith(DEVICE_FILES) for file in opened):
+        return "it has opened a device"
+    fork = os.fork()  # ends the threads of libraries that start them again after a fork, such as OpenBLAS
+    if fork == 0:
+        os._exit(0)
+    os.waitpid(fork, 0)
+    return "it has started threads" if len(list(Path("/proc/self/task").iterdir())) > 1 else ""

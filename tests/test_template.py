@@ -1,0 +1,288 @@
+"""Trials are forks of a template: they compute as new processes do, and kills lose none and leave none over."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_process import gone, measured, task
+
+from gpubench.rows.read import load
+from gpubench.runner import template as parent
+from gpubench.runner.process import Outcome
+from gpubench.runner.template import Templates
+from gpubench.worker import template
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are used on Linux only")
+
+
+@pytest.fixture
+def templates(monkeypatch):
+    """A trial on this CPU stands for one on a card."""
+    monkeypatch.setattr(parent, "NOT_FORKED", ())
+    with Templates() as started:
+        yield started
+
+
+def told(templates: Templates, asked: dict[str, object]) -> tuple[Outcome, list[str]]:
+    """How a task ended, and what it printed."""
+    lines: list[str] = []
+    return templates(asked, on_output=lines.append), lines
+
+
+def test_trials_of_a_suite_are_forks_of_one_process_that_imported_it_once(tmp_path, templates):
+    asked = task(tmp_path, "import os; print(os.getppid(), os.getpgid(0) == os.getpid(), IMPORTED)")
+    path = tmp_path / "odd.py"
+    path.write_text(f"import time\nIMPORTED = time.monotonic_ns()\n{path.read_text()}")
+    asked = json.loads(json.dumps(asked).replace(str(asked["trial"]["case"]["suite_digest"]), digest(path)))
+    answers = [told(templates, asked) for _ in range(3)]
+    assert {outcome.start for outcome, _ in answers} == {"forked"}
+    assert len({lines[0] for _, lines in answers}) == 1
+    assert answers[0][1][0].split()[1] == "True"
+
+
+def test_trials_of_a_case_share_no_template_and_so_neither_hash_seed_nor_layout(tmp_path, templates):
+    asked = task(tmp_path, "import os; print(os.getppid(), hash('a'))")
+    answers: list[list[str]] = []
+    for number, mode in ((0, "quick"), (0, "quick"), (1, "quick"), (0, "probe"), (2, "quick")):
+        asked["trial"]["index"], asked["trial"]["case"]["mode"] = number, mode
+        outcome, lines = told(templates, asked)
+        assert outcome.start == "forked"
+        answers.append(lines)
+    assert answers[0] == answers[1]
+    assert answers[2] == answers[3]  # a probe has no row
+    assert len({line for (line,) in answers}) == 3
+
+
+def digest(path: Path) -> str:
+    from gpubench.suite import files
+
+    return files.load(path).digest
+
+
+def test_a_fork_computes_with_all_its_threads(tmp_path, templates):
+    """OpenMP hangs in a fork of a process that has used it, so the template must not."""
+    asked = task(
+        tmp_path,
+        """
+        import os, torch
+        torch.set_num_threads(2)
+        x = torch.randn(1024, 1024)
+        print((x @ x).sum().isfinite().item(), len(os.listdir("/proc/self/task")) > 2)
+        """,
+    )
+    source = tmp_path / "odd.py"
+    source.write_text(source.read_text().replace("torch=False", "torch=True"))
+    asked["trial"]["case"]["suite_digest"] = digest(source)
+    asked["trial"]["case"]["params"] = {"threads": 2, "huge_pages": False, "reduced_reduction": False}
+    asked["trial"]["case"]["params"] |= {"cudnn_benchmark": True}
+    asked["trial"]["prove"] = False
+    for _ in range(2):
+        outcome, lines = told(templates, asked)
+        assert (measured(outcome).status, outcome.start, lines) == ("ok", "forked", ["True True"])
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
+        ("import os; os._exit(3)", "exit code 3"),
+    ],
+)
+def test_a_fork_that_dies_has_a_reason_and_the_next_one_runs(tmp_path, templates, body, words):
+    flag = tmp_path / "again"
+    asked = task(tmp_path, f"import pathlib\nif not pathlib.Path({str(flag)!r}).exists():\n    {body}")
+    outcome = templates(asked)
+    assert (outcome.end, outcome.start) == ("died", "forked")
+    assert words in outcome.reason
+    flag.touch()
+    assert measured(templates(asked)).status == "ok"
+
+
+def test_the_time_limit_kills_the_whole_group_of_a_fork(tmp_path, templates):
+    pids = tmp_path / "pids"
+    body = f"""
+    import subprocess, time
+    other = subprocess.Popen(["sleep", "60"])
+    open({str(pids)!r}, "w").write(str(other.pid))
+    time.sleep(60)
+    """
+    outcome = templates(task(tmp_path, body), time_limit_seconds=3)
+    assert (outcome.end, outcome.start) == ("timed_out", "forked")
+    assert gone(int(pids.read_text()))
+
+
+def test_a_fork_whose_template_is_killed_ends_and_a_new_process_takes_over_and_then_another_template(
+    tmp_path, templates
+):
+    pids, flag = tmp_path / "pids", tmp_path / "again"
+    body = f"""
+    import os, pathlib, signal, subprocess, time
+    if not pathlib.Path({str(flag)!r}).exists():
+        other = subprocess.Popen(["sleep", "60"])
+        open({str(pids)!r}, "w").write(f"{{os.getpid()}} {{other.pid}}")
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+    """
+    asked = task(tmp_path, body)
+    assert templates(asked).end == "died"
+    assert all(gone(int(pid)) for pid in pids.read_text().split())
+    flag.touch()
+    for start in ("fresh", "forked"):
+        outcome = templates(asked)
+        assert (measured(outcome).status, outcome.start) == ("ok", start)
+
+
+def test_an_edited_suite_is_not_trained_under_either_digest(tmp_path, templates):
+    asked = task(tmp_path, "print('old')")
+    assert told(templates, asked)[1] == ["old"]
+    edited = task(tmp_path, "print('new')")
+    for trial in (asked, edited):
+        outcome, lines = told(templates, trial)
+        assert "was edited while the run went on" in measured(outcome).reason
+        assert lines == []
+
+
+IN_TEMPLATE = "'gpubench.worker.template' in sys.modules and 'pytest' not in sys.modules"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()", "started threads"),
+        ("import torch\ntorch.set_num_threads(2)\ntorch.ones(999, 999) @ torch.ones(999, 999)", "started threads"),
+        (f"import sys\nif {IN_TEMPLATE}: raise OSError('not here')", "not here"),
+        (f"import os, sys\nif {IN_TEMPLATE}: os._exit(3)", "not imported"),
+    ],
+)
+def test_a_suite_that_cannot_be_forked_runs_in_new_processes(tmp_path, templates, line, words):
+    asked = task(tmp_path, "")
+    path = tmp_path / "odd.py"
+    path.write_text(f"{line}\n{path.read_text()}")
+    asked["trial"]["case"]["suite_digest"] = digest(path)
+    for _ in range(2):
+        outcome = templates(asked)
+        assert (measured(outcome).status, outcome.start) == ("ok", "fresh")
+    assert words in templates.refused[str(path)]
+
+
+def test_a_process_that_has_opened_a_device_is_not_forked(tmp_path, monkeypatch):
+    with (tmp_path / "nvidiactl").open("w"):
+        assert template._not_to_fork() != "it has opened a device"
+        monkeypatch.setattr(template, "DEVICE_FILES", (str(tmp_path / "nvidia"),))
+        assert template._not_to_fork() == "it has opened a device"
+
+
+def test_forks_have_random_numbers_of_their_own(tmp_path, templates):
+    asked = task(tmp_path, "import numpy; print(numpy.random.rand())")
+    path = tmp_path / "odd.py"
+    path.write_text(f"import numpy\n{path.read_text()}")
+    asked["trial"]["case"]["suite_digest"] = digest(path)
+    assert told(templates, asked)[1] != told(templates, asked)[1]
+
+
+def test_no_descriptor_is_left_open(tmp_path, templates):
+    asked = task(tmp_path, "import os; print(len(os.listdir('/proc/self/fd')))")
+    first = told(templates, asked)[1]
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    assert all(told(templates, asked)[1] == first for _ in range(3))
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+@pytest.mark.parametrize(
+    ("device", "processes", "path"), [("cuda:0", 1, "suite.py"), ("cuda:0", 2, ""), ("cpu", 1, "")]
+)
+def test_a_cpu_and_several_processes_need_new_processes(device, processes, path):
+    case = {"suite_path": "suite.py", "processes": processes, "device": device}
+    with Templates() as templates:
+        assert templates._suite_of({"task": "trial", "trial": {"case": case}}) == path
+
+
+KILLS = '''"""Kills a process of its run in some trials, once each."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from gpubench import Suite
+
+FOLDER = Path(__file__).parent
+KILLER = """
+import os, signal, time, psutil
+print("ready", flush=True)
+while psutil.pid_exists(int(os.environ["AFTER"])):
+    time.sleep(0.01)
+os.kill(int(os.environ["VICTIM"]), signal.SIGKILL)
+"""
+PLAN = {
+    0: ("template", "begin"), 1: ("trial", "step"), 2: ("parent", "begin"), 3: ("template", "after"),
+    4: ("parent", "step"), 5: ("trial", "begin"), 6: ("parent", "after"), 7: ("template", "step"),
+}
+
+
+def strike(point, trial):
+    victim, when = PLAN.get(trial.index, ("", ""))
+    flag = FOLDER / f"{trial.index}.done"
+    if when != point or flag.exists():
+        return
+    flag.touch()
+    parent, *parents = psutil.Process().parents()
+    run = next(process for process in [parent, *parents] if "run" in process.cmdline())
+    if victim == "template":
+        assert parent != run
+    pid = {"trial": os.getpid(), "template": parent.pid, "parent": run.pid}[victim]
+    if point == "after":
+        os.environ.update(AFTER=str(os.getpid()), VICTIM=str(pid))
+        killer = subprocess.Popen([sys.executable, "-c", KILLER], start_new_session=True, stdout=subprocess.PIPE)
+        killer.stdout.readline()
+    else:
+        os.kill(pid, signal.SIGKILL)
+        signal.pause()
+
+
+def train(trial, clock):
+    strike("begin", trial)
+    for _ in clock.epochs(1):
+        for _ in clock.steps([range(4)] * 3, phase="train"):
+            strike("step", trial)
+    strike("after", trial)
+    return {}
+
+
+SUITE = Suite(train=train, models=("a",), params={}, version=1, torch=False)
+'''
+
+
+FORKED_ON_THE_CPU = """
+from gpubench.cli.app import app
+from gpubench.runner import template
+
+template.NOT_FORKED = ()
+app()
+"""
+
+
+@pytest.mark.e2e
+def test_each_trial_is_there_once_whatever_is_killed(left_over, tmp_path):
+    (tmp_path / "kills.py").write_text(KILLS)
+    codes = []
+    options = ["--suite", "kills.py", "--device", "cpu", "--precision", "fp32", "--repeats", "9", "--out", "a.csv"]
+    while 0 not in codes and len(codes) < 12:
+        command = [sys.executable, "-c", FORKED_ON_THE_CPU, "run", *options]
+        codes.append(subprocess.run(command, cwd=tmp_path, check=False, timeout=300).returncode)
+    assert codes[-1] == 0
+    assert codes.count(-signal.SIGKILL) == 3
+    assert set(codes) <= {-signal.SIGKILL, 4, 0}
+    rows = load([tmp_path / "a.csv"]).frame
+    finished = rows[rows["status"] == "ok"]
+    assert sorted(finished["trial"]) == list(range(9))
+    assert "forked" in set(finished["start"])
+    assert len(list(tmp_path.glob("*.done"))) == 8
+    assert left_over() == []
