@@ -156,6 +156,7 @@ def lines_of(hostile):
         "doctor": [[hostile, "--against", picture]],
         "list": [[suite], [broken], [picture]],
         "show": [[suite], [broken], [picture]],
+        "fits": [[f"z{STEERS}"], ["gpt2-6m", "--card", f"z{STEERS}"]],
         "cards": [[f"z{STEERS}"], ["--price", picture], ["--relative-to", f"z{STEERS}"]],
         "site": [[hostile, "-o", hostile.with_name("s\x1b\u202e")], [picture, "-o", hostile.with_name("p\x1b")]],
         "run": [
