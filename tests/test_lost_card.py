@@ -64,9 +64,9 @@ def ran(tmp_path, monkeypatch):
     monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)
     out = tmp_path / "a.csv"
 
-    def go(results, later=(CARD, CPU)):
+    def go(results, later=(CARD, CPU), models=("resnet18",), batch="8"):
         options = Options(
-            models=("resnet18",), precision="fp32", device="cuda:0", batch="8", out=out, synthetic=True, peaks=False
+            models=models, precision="fp32", device="cuda:0", batch=batch, out=out, synthetic=True, peaks=False
         )
         text = StringIO()
         sensors = Sensors()
@@ -86,6 +86,12 @@ def test_a_lost_card_stops_the_run_after_two_failures_and_the_same_command_goes_
     assert lacking(text, "cuda:0", "Some Card", "lost", "1 of 6 trials", "resumes") == []
     code, text, statuses, _ = ran([GOOD] * 5)
     assert (code, statuses.count("ok")) == (0, 6)
+
+
+def test_a_card_that_is_lost_in_the_search_of_a_batch_stops_the_run_too(ran):
+    code, text, statuses, _ = ran([LOST] * 99, [CPU], ("resnet18", "resnet34", "resnet50"), "max")
+    assert (code, statuses[:2], set(statuses[2:])) == (4, ["failed", "failed"], {"interrupted"})
+    assert lacking(text, "cuda:0", "Some Card", "lost", "resumes") == []
 
 
 def test_trials_that_fail_on_a_card_that_computes_go_on(ran):

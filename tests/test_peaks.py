@@ -1,5 +1,7 @@
 """Listed peaks: cards by their driver names, their variants, and every figure computed a second time."""
 
+import math
+
 import pytest
 
 from gpubench.studies.listed_peaks import GIB, cards, find, tables
@@ -99,3 +101,8 @@ def test_no_name_fits_two_rows():
     for name in VARIANTS:
         fits = {card.name for gib in range(1, 300) for card in [find(name, gib * GIB)] if card}
         assert len(fits) == 1, name
+
+
+def test_a_card_of_one_memory_size_is_found_where_its_memory_is_unknown():
+    assert find("NVIDIA GeForce RTX 4090", math.nan) == find("NVIDIA GeForce RTX 4090", None)
+    assert find("NVIDIA GeForce RTX 4090", math.nan)

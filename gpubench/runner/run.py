@@ -33,7 +33,9 @@ from gpubench.suite.trial import GOOD, Measurement, Status, Trial
 
 SOME_FAILED = 4
 FAILURES = 2
-"""After so many failed trials in a row a run checks its devices."""
+"""After so many failed trials, or searches, in a row a run checks its devices."""
+LOST = frozenset({"failed", "timed_out"})
+"""Statuses of trials on a device that no longer computes."""
 
 
 def run(
@@ -204,12 +206,12 @@ class TrialRunner:
             file.append([row])  # one by one: a killed run loses nothing
             self._written.add(row.session)
             self.rounds.finished(trial, row)
-        if not case.refusal:
+        if not case.refusal or row.status in LOST:
             self._check_devices(row.status)
 
     def _check_devices(self, status: str) -> None:
         """Raise DeviceLost if FAILURES trials failed in a row and a device no longer computes; `status`: the last's."""
-        self._failures = self._failures + 1 if status in {"failed", "timed_out"} else 0
+        self._failures = self._failures + 1 if status in LOST else 0
         devices = self._session.devices.values()
         if self._failures < FAILURES or all(device.kind == "cpu" for device in devices):
             return

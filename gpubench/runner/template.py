@@ -101,9 +101,14 @@ class Template(ServingChild):
         return number in (None, self.round)
 
     def problem(self) -> str:
-        """Wait until the suite is imported; return why no task may run in a fork, or an empty text."""
+        """Wait until the suite is imported; return why no task may run in a fork, or an empty text.
+
+        Raises ConnectionResetError if the template ended meanwhile.
+        """
         answer = self.hear(IMPORT_SECONDS)
-        return str(answer["problem"]) if answer else "it was not imported"
+        if answer is None:
+            raise ConnectionResetError
+        return str(answer["problem"])
 
     def fork(self) -> Started:
         """Start a worker that waits for its task; raises OSError if the template has ended."""

@@ -48,7 +48,8 @@ def find(name: str, memory_bytes: float | None) -> ListedCard | None:
     plain = name.strip().removeprefix("NVIDIA ")
     for card in cards():
         least, most = card.memory_gib or (0.0, math.inf)
-        if re.fullmatch(card.match, plain, re.IGNORECASE) and least <= (memory_bytes or 0) / GIB <= most:
+        fits = card.memory_gib is None or least <= (memory_bytes or 0) / GIB <= most  # the memory may be NaN
+        if fits and re.fullmatch(card.match, plain, re.IGNORECASE):
             return card
     return None
 

@@ -18,6 +18,8 @@ DTYPES = {
     "c10::BFloat16": torch.bfloat16,
     "c10::Float8_e4m3fn": torch.float8_e4m3fn,
     "c10::Float8_e5m2": torch.float8_e5m2,
+    "c10::Float8_e4m3fnuz": torch.float8_e4m3fnuz,
+    "c10::Float8_e5m2fnuz": torch.float8_e5m2fnuz,
     "signed char": torch.int8,
     "unsigned char": torch.uint8,
 }
@@ -38,7 +40,7 @@ KERNELS = {
 DTYPE_OF_KERNEL = {
     # First: these kernels are also named after the 16 bits of their output.
     torch.float8_e4m3fn: re.compile(r"e4m3|e5m2|fp8|nvjet_(sm\d+_)?q"),
-    torch.int8: re.compile(r"imma|int8|[_x](i|s)8"),
+    torch.int8: re.compile(r"imma|int8|[_x](i|s)8(?!84)"),  # s884 is Volta's fp16
     torch.bfloat16: re.compile(r"bf16|bfloat16|nvjet_(sm\d+_)?tst"),
     torch.float16: re.compile(r"f(p)?16|half|hgemm|nvjet_(sm\d+_)?hsh"),
     torch.float32: re.compile(r"sgemm|scudnn|f32f32|tf32|tensorop_s1688gemm|nvjet_(sm\d+_)?sss"),

@@ -19,6 +19,8 @@ MODEL, PIXELS = "resnet50", "224"
 ANCHOR = ("huggingface/pytorch-image-models", "resnet50-train-224", "pytorch 1.12 timm nhwc")
 """Source, workload and framework of the anchor: channels last, half precision, torch 1.12."""
 KIND, FAMILY = "half", "convolution"
+CONTIGUOUS = ("AMD Radeon", "AMD Instinct MI50", "AMD Instinct MI100")
+"""Beginnings of the names of cards that are faster with channels first (training/memory_layout.py)."""
 LEAST_BATCH = 64
 """Published figures use batches that fill the memory; a smaller batch is slower."""
 NOT_RANKED = (
@@ -81,7 +83,7 @@ def are_comparable(rows: pd.DataFrame, modes: Collection[str] = ("sampled", "ful
     """Return for each row whether it is an unmarked trial of the anchor's workload, in one of these modes."""
     kinds = rows["precision"].map(lambda name: CLASS_OF.get(f"amp-{name}", CLASS_OF.get(name)))
     pixels = rows["params"].map(lambda text: params_of(text).get("image_size"))
-    layouts = rows["card"].map(lambda card: "contiguous" if str(card).startswith("AMD Radeon") else "channels_last")
+    layouts = rows["card"].map(lambda card: "contiguous" if str(card).startswith(CONTIGUOUS) else "channels_last")
     workload = (rows["model"] == MODEL) & (kinds == KIND) & (pixels == PIXELS)
     setting = (rows["memory_format"] == layouts) & (rows["processes"] == 1)
     good = (rows["status"] == "ok") & (rows["marks"] == "") & rows["mode"].isin(modes)
