@@ -8,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from facts import lacking
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rows import row
 
@@ -48,6 +48,7 @@ def test_a_spreadsheet_changes_nothing(tmp_path, good):
 
 @settings(max_examples=60, deadline=None)
 @given(content=st.binary(max_size=300), at=st.integers(0, 400))
+@example(content=b"\x1c", at=0)  # a blank for str.strip, but not for float
 def test_no_bytes_make_a_traceback(tmp_path_factory, content, at):
     path = tmp_path_factory.mktemp("bytes") / "a.csv"
     records.append(path, [row(trial=trial) for trial in range(3)])

@@ -87,4 +87,5 @@ def _fault(cells: Mapping[str, str]) -> str:
 
 def number_of(text: str) -> float:
     """Return a cell as a number; NaN where it is none."""
-    return float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
+    number = text.strip()  # of more characters than float() strips
+    return float(number) if _NUMBER.fullmatch(number) else math.nan
