@@ -205,11 +205,11 @@ def test_bars_that_do_not_fit_are_counted(light):
 
 def boxes(svg):
     """Each filled box in the order of drawing: left, right, top and bottom, and its colour; not the ground."""
-    found = []
+    drawn = []
     for path, colour in re.findall(r'<path d="([^"]*)"(?: clip-path="[^"]*")? style="fill: (#[0-9a-f]{6})"', svg):
         xs, ys = zip(*re.findall(r"([\d.]+) ([\d.]+)", path), strict=True)
-        found.append((min(map(float, xs)), max(map(float, xs)), min(map(float, ys)), max(map(float, ys)), colour))
-    return [box for box in found if box[-1] != found[0][-1]]
+        drawn.append((min(map(float, xs)), max(map(float, xs)), min(map(float, ys)), max(map(float, ys)), colour))
+    return [box for box in drawn if box[-1] != drawn[0][-1]]
 
 
 def fills(svg):
@@ -286,13 +286,13 @@ def test_charts_without_a_key_have_one_colour_or_names_at_their_bars(tmp_path, t
 
 def named_boxes(svg, names):
     """The box with each of these names inside, or directly before it."""
-    found = {}
+    titles = {}
     for x, y, text in re.findall(r'<text [^>]*x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>', svg):
         beside = [box for box in boxes(svg) if box[0] < float(x) < box[1] + 10]
         nearest = min(beside, key=lambda box: abs((box[2] + box[3]) / 2 - float(y) + 3), default=None)
         if nearest and unescape(text) in names and nearest[2] < float(y) < nearest[3] + 5:
-            found[unescape(text)] = nearest
-    return found
+            titles[unescape(text)] = nearest
+    return titles
 
 
 def test_every_chart_of_our_rows_has_the_size_of_a_post_and_the_colours_of_its_names(light):

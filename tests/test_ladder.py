@@ -66,7 +66,7 @@ def test_a_goal_is_no_matter_of_a_sampled_run(cli, tmp_path, request):
 def test_the_gain_of_a_step_is_the_ratio_of_the_medians(tmp_path):
     given = [*rung(2, [40, 50, 60]), *rung(1, [100, 90, 110]), *rung(3, [25.0])]
     (ladder,) = ladders_of(tmp_path, *given)
-    assert [each.rung for each in ladder.rungs] == [1, 2, 3]
+    assert [group.rung for group in ladder.rungs] == [1, 2, 3]
     assert ladder.gains() == [None, 2.0, 2.0]
 
 
@@ -75,6 +75,16 @@ def test_seconds_of_a_rung_have_no_exponent_and_its_row_its_marks(tmp_path):
     first, second = lines(tmp_path, *given)
     assert (first["seconds"], first["notes"]) == ("123,456", "1 of 1 unsteady; a note")
     assert (second["seconds"], second["samples/s"], second["notes"]) == ("26.0", "3.42", "")
+
+
+def test_trials_of_another_torch_are_left_out_of_a_rung_and_counted(tmp_path):
+    newer = rung(2, [40.0, 41.0, 42.0], torch="2.15.0")
+    older = rung(2, [60.0, 61.0], torch="2.14.0")
+    (ladder,) = ladders_of(tmp_path, *rung(1, [80.0, 81.0, 82.0], torch="2.15.0"), *newer, *older)
+    assert [group.median for group in ladder.rungs] == [81.0, 41.0]
+    assert [ladders._notes(group) for group in ladder.rungs] == [
+        [], ["2 trials of another batch, torch or code left out"],
+    ]  # fmt: skip
 
 
 def test_rows_without_a_rung_make_no_ladder(tmp_path):
@@ -95,7 +105,7 @@ def test_the_limit_at_the_listed_or_else_the_measured_peak(tmp_path):
         *rung(1, [356.0], run_samples=35 * 50_000, measured_peak_flops=100e12, **facts),
         *rung(2, [323.0], **facts),
     )
-    first, second = (bound_of(each.row) for each in ladder.rungs)
+    first, second = (bound_of(group.row) for group in ladder.rungs)
     assert (first.limit_seconds, first.peak) == (pytest.approx(38.6, abs=0.05), "listed")
     assert second.limit_seconds is None
     (tmp_path / "other").mkdir()

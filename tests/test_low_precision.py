@@ -264,6 +264,16 @@ def test_a_single_layer_in_8_bits_under_the_name_bf16_is_caught():
         watched(model).check("bf16")
 
 
+def test_an_int8_product_of_an_ordinary_operator_is_seen_too():
+    x = torch.ones(32, 32, dtype=torch.int8)
+    watch = OperandWatch()
+    with watch:
+        torch.mm(x, x)
+        torch.mm(x.bfloat16(), x.bfloat16())
+    with pytest.raises(PrecisionError, match="asked for bf16, but 1 products had operands other than bfloat16"):
+        watch.check("bf16")
+
+
 @pytest.mark.parametrize("label", ["bf16", "bf16-pure", "fp32", "int8-mixed"])
 @pytest.mark.parametrize("emulate", [False, True])
 def test_torchaos_float8_has_no_other_name(torchao, label, emulate):
@@ -303,8 +313,8 @@ ON_CPU = SimpleNamespace(case=SimpleNamespace(precision="float8", device="cpu"))
 )
 def test_the_row_has_the_share(trial, flops, share, reason):
     for counted in (False, True):
-        found = with_low_share(MEASURED, trial, *seen(flops, counted))
-        assert (found.low_flops_share, found.reason) == (share, reason)
+        measurement = with_low_share(MEASURED, trial, *seen(flops, counted))
+        assert (measurement.low_flops_share, measurement.reason) == (share, reason)
     nothing_declared = with_low_share(replace(MEASURED, flops_per_sample=None), trial, *seen(flops))
     assert nothing_declared.low_flops_share is None
 
@@ -329,10 +339,10 @@ def test_a_small_share_is_refused():
     ],
 )
 def test_the_table_of_capabilities(capability, too_new):
-    found = without_low_precision("CARD", capability)
+    reasons = without_low_precision("CARD", capability)
     own = "{}.{}".format(*capability)
-    assert set(found) == {*too_new, "mxfp8", "nvfp4"}
-    for name, reason in found.items():
+    assert set(reasons) == {*too_new, "mxfp8", "nvfp4"}
+    for name, reason in reasons.items():
         least = {"float8": "8.9", "int8-mixed": "8.0", "mxfp8": "10.0", "nvfp4": "10.0"}[name]
         needs = f"{name} needs an NVIDIA card of capability {least} or later; CARD has {own}"
         assert reason == (needs if name in too_new else f"gpubench has no proof of {name} yet")
@@ -340,10 +350,10 @@ def test_the_table_of_capabilities(capability, too_new):
 
 @pytest.mark.parametrize("chip", ["gfx942:sramecc+:xnack-", "gfx950", "gfx90a", ""])
 def test_other_makers(chip):
-    found = without_low_precision("CARD", None, chip)
-    assert set(found) == set(LEAST_CAPABILITY) - ({"float8"} if chip.startswith(("gfx942", "gfx950")) else set())
-    assert found.get("float8", "or an MI300").endswith("or an MI300")
-    assert found["int8-mixed"] == "int8-mixed needs an NVIDIA card of capability 8.0 or later"
+    reasons = without_low_precision("CARD", None, chip)
+    assert set(reasons) == set(LEAST_CAPABILITY) - ({"float8"} if chip.startswith(("gfx942", "gfx950")) else set())
+    assert reasons.get("float8", "or an MI300").endswith("or an MI300")
+    assert reasons["int8-mixed"] == "int8-mixed needs an NVIDIA card of capability 8.0 or later"
 
 
 def test_the_encoding_of_an_mi300(monkeypatch):

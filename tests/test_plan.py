@@ -116,16 +116,23 @@ def test_the_first_round_begins_with_the_smallest_model_and_fp32_on_each_card(tm
     ]
 
 
-def test_a_ratio_is_told_once_both_precisions_have_a_trial(tmp_path):
+def test_a_ratio_is_printed_once_both_precisions_have_a_trial(tmp_path):
     fp32, fp16, twin = (
         replace(case, model="small") for case in demo_cases(tmp_path, batch="max", precision="fp32,fp16")[:3]
     )
     assert twin.batch_policy == "max-fp32"
     ratios = FirstRatios()
     rate = {"fp32": 100.0, "fp16": 185.0}
-    told = [ratios.after(case, row(samples_per_second=rate[case.precision])) for case in (fp32, fp16, twin, fp16, fp32)]
-    assert [bool(lines) for lines in told] == [False, True, False, False, False]
-    assert lacking(told[1][0], "demo small", "fp16", "fp32", "1.85", "rough") == []
+    batch = {"fp32": 64, "fp16": 128}
+    printed = [
+        ratios.after(
+            case,
+            row(precision=case.precision, samples_per_second=rate[case.precision], batch_size=batch[case.precision]),
+        )
+        for case in (twin, fp32, fp16, twin, fp16, fp32)
+    ]
+    assert [bool(lines) for lines in printed] == [False, False, True, False, False, False]
+    assert lacking(printed[2][0], "demo small", "fp16", "fp32", "1.85", "batch 128 / 64", "rough") == []
 
 
 def test_a_trial_that_failed_has_no_ratio(tmp_path):

@@ -211,7 +211,7 @@ def test_a_child_that_serves_is_asked_over_a_socket_that_is_closed_with_it(monke
     watched, lifeline = os.pipe()
     held, child, ended = os.fdopen(lifeline, "wb"), object(), []
     monkeypatch.setattr(process, "start_fresh", lambda output: process.Started(child, ours, held))
-    monkeypatch.setattr(process, "kill_group", ended.append)
+    monkeypatch.setattr(process, "_kill_group", ended.append)
     with theirs, os.fdopen(watched, "rb"):
         heard = theirs.makefile("rb")
         with process.ServingChild({"task": "meet"}) as serving:

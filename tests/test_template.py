@@ -27,7 +27,7 @@ def templates(monkeypatch):
         yield started
 
 
-def told(templates: Templates, asked: dict[str, object]) -> tuple[Outcome, list[str]]:
+def run_in(templates: Templates, asked: dict[str, object]) -> tuple[Outcome, list[str]]:
     """How a task ended, and what it printed."""
     lines: list[str] = []
     return templates(asked, on_output=lines.append), lines
@@ -38,7 +38,7 @@ def test_trials_of_a_suite_are_forks_of_one_process_that_imported_it_once(tmp_pa
     path = tmp_path / "odd.py"
     path.write_text(f"import time\nIMPORTED = time.monotonic_ns()\n{path.read_text()}")
     asked = json.loads(json.dumps(asked).replace(str(asked["trial"]["case"]["suite_digest"]), digest(path)))
-    answers = [told(templates, asked) for _ in range(3)]
+    answers = [run_in(templates, asked) for _ in range(3)]
     assert {outcome.start for outcome, _ in answers} == {"forked"}
     assert len({lines[0] for _, lines in answers}) == 1
     assert answers[0][1][0].split()[1] == "True"
@@ -49,7 +49,7 @@ def test_trials_of_a_case_share_no_template_and_so_neither_hash_seed_nor_layout(
     answers: list[list[str]] = []
     for number, mode in ((0, "quick"), (0, "quick"), (1, "quick"), (0, "probe"), (2, "quick")):
         asked["trial"]["index"], asked["trial"]["case"]["mode"] = number, mode
-        outcome, lines = told(templates, asked)
+        outcome, lines = run_in(templates, asked)
         assert outcome.start == "forked"
         answers.append(lines)
     assert answers[0] == answers[1]
@@ -81,7 +81,7 @@ def test_a_fork_computes_with_all_its_threads(tmp_path, templates):
     asked["trial"]["case"]["params"] |= {"cudnn_benchmark": True}
     asked["trial"]["prove"] = False
     for _ in range(2):
-        outcome, lines = told(templates, asked)
+        outcome, lines = run_in(templates, asked)
         assert (measured(outcome).status, outcome.start, lines) == ("ok", "forked", ["True True"])
 
 
@@ -142,10 +142,10 @@ def test_a_fork_whose_template_is_killed_ends_and_a_new_process_takes_over_and_t
 
 def test_an_edited_suite_is_not_trained_under_either_digest(tmp_path, templates):
     asked = task(tmp_path, "print('old')")
-    assert told(templates, asked)[1] == ["old"]
+    assert run_in(templates, asked)[1] == ["old"]
     edited = task(tmp_path, "print('new')")
     for trial in (asked, edited):
-        outcome, lines = told(templates, trial)
+        outcome, lines = run_in(templates, trial)
         assert "was edited while the run went on" in measured(outcome).reason
         assert lines == []
 
@@ -186,14 +186,14 @@ def test_forks_have_random_numbers_of_their_own(tmp_path, templates):
     path = tmp_path / "odd.py"
     path.write_text(f"import numpy\n{path.read_text()}")
     asked["trial"]["case"]["suite_digest"] = digest(path)
-    assert told(templates, asked)[1] != told(templates, asked)[1]
+    assert run_in(templates, asked)[1] != run_in(templates, asked)[1]
 
 
 def test_no_descriptor_is_left_open(tmp_path, templates):
     asked = task(tmp_path, "import os; print(len(os.listdir('/proc/self/fd')))")
-    first = told(templates, asked)[1]
+    first = run_in(templates, asked)[1]
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
-    assert all(told(templates, asked)[1] == first for _ in range(3))
+    assert all(run_in(templates, asked)[1] == first for _ in range(3))
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 

@@ -169,7 +169,7 @@ def completed(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def as_compared(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with the columns of `rows.alike.AS_COMPARED`; empty processes, nodes and memory limits get defaults.
+    """Return rows with the columns of `rows.alike.AS_COMPARED`; empty processes, nodes, limits and starts get defaults.
 
     `power_cap` is the power limit where it is not the card's default.
     """
@@ -181,6 +181,7 @@ def as_compared(frame: pd.DataFrame) -> pd.DataFrame:
         basis=frame["measured"].where(frame["mode"] != "sampled", ""),
         unknown_device=frame["device"].where(frame["device_hash"] == "", ""),
         link=_map_texts(frame["interconnect"], link_of),
+        start=frame["start"].replace("", "fresh"),
         power_cap="",
     )
     if {"power_limit_watts", "default_power_limit_watts"} <= set(frame):

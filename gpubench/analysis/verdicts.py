@@ -51,9 +51,6 @@ def comparison(axis: str, subject: Group, other: Group) -> Comparison:
         notes.append("the code that is timed was edited in between")
     if axis == "precision" and subject.batch_policy != "fixed":
         notes.append(_batch_note(subject, other))
-    starts = [str(side.row.get("start", "") or "fresh") for side in (subject, other)]
-    if starts[0] != starts[1]:
-        notes.append(f"processes {' / '.join(starts)}")
     verdict = ""
     another_stack = bool(set(differing) - FOLLOWS.get(axis, set()))
     if another_stack:
@@ -62,8 +59,6 @@ def comparison(axis: str, subject: Group, other: Group) -> Comparison:
         verdict = f"{axis} + code"
     elif subject.contradicting or other.contradicting:
         verdict = CONFLICT
-    elif starts[0] != starts[1]:
-        verdict = "not judged"  # whether forks and new processes differ on a card has not been measured
     elif subject.mode != other.mode and subject.measured != other.measured:
         verdict, notes = "not judged", [*notes, f"{subject.measured} / {other.measured}"]
     names = axis_value(subject, axis), axis_value(other, axis)

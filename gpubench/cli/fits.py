@@ -86,8 +86,8 @@ def case_of(model: str, settings: Mapping[str, str], precision: str, batch: int,
     from gpubench.suite import files
     from gpubench.suite.precisions import FLOAT32, PRECISIONS
 
-    found = [files.find(name) for name in ([path] if path else files.built_in_names())]
-    suites = {name: loaded for loaded in found if loaded.suite.fits for name in loaded.suite.models}
+    loaded_suites = [files.find(name) for name in ([path] if path else files.built_in_names())]
+    suites = {name: loaded for loaded in loaded_suites if loaded.suite.fits for name in loaded.suite.models}
     if model not in suites:
         raise UserError(f"fits {model}: no such model; there is {', '.join(suites) or 'none in this suite'}")
     check_choice(

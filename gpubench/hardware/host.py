@@ -112,7 +112,7 @@ def container(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -
 
 
 WSL_MARGIN = 0.1
-"""Share of a card's memory that trials leave free under WSL2."""
+"""Share of a card's memory that trials leave free under WSL2. Chosen, not measured."""
 
 
 def in_wsl() -> bool:

@@ -234,7 +234,7 @@ class Row:
         "`gpubench peak` of this device and precision: seconds per call of a training step on tiny tensors",
         role=Role.FIGURE,
     )
-    start: str = column("measurement", "its process: fresh, a new one; forked, from one that had imported the suite")
+    start: str = column("measurement", "fresh process, or forked from one with the suite", role=Role.SETTING)
     startup_seconds: float | None = figure(
         "measurement", "s", "what the trial cost beyond its training: start, imports, device, probes, shutdown"
     )

@@ -136,14 +136,14 @@ def run_child(
         started = start() if start else start_fresh()
         child = started.child
         with started.channel, started.lifeline:
-            watch = Watch(child, started.channel, on_event, on_output, on_wake)
+            watch = _Watch(child, started.channel, on_event, on_output, on_wake)
             try:
                 started.channel.sendall(json.dumps({**task, "scratch": folder}).encode() + b"\n")
                 end = watch.until_done(began, time_limit_seconds, resident_limit_bytes)
             except (BrokenPipeError, ConnectionResetError):
                 end = "died"
             finally:
-                kill_group(child)
+                _kill_group(child)
                 watch.finish()
     return Outcome(
         end=end,
@@ -195,7 +195,7 @@ class ServingChild:
         self._messages.close()
         self._socket.close()
         self._lifeline.close()
-        kill_group(self._child)
+        _kill_group(self._child)
 
     def ask(self, question: Message, patience_seconds: float | None) -> Any:
         """Return the child's answer, or None if there is none in time or the child has ended."""
@@ -236,7 +236,7 @@ def check_imports(names: Sequence[str], limit_seconds: float | None, run_child: 
         raise UserError(str(reason))
 
 
-class Watch:
+class _Watch:
     """Reads a child's socket and output in a selector loop."""
 
     def __init__(
@@ -370,7 +370,7 @@ def _resident_bytes(pid: int) -> int:
     return int(total)
 
 
-def kill_group(child: Child) -> None:
+def _kill_group(child: Child) -> None:
     """Kill the child and all processes that it started, and wait for its end."""
     if child.poll() is None:
         # A child that has answered is about to end: let it close its device.

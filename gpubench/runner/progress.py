@@ -111,24 +111,30 @@ class FirstRatios:
     """Compares each precision with fp32 as soon as both have a trial of a model."""
 
     def __init__(self) -> None:
-        self._rates: dict[tuple[str, str, int], dict[str, float]] = {}
-        """Rate of the first trial by precision, for each suite and model, device and number of processes."""
+        self._rows: dict[tuple[str, str, int], dict[str, Row]] = {}
+        """Row of the first trial by precision, for each suite and model, device and number of processes."""
 
     def after(self, case: Case, row: Row) -> list[str]:
         """Return the ratios that the trial of this row made known, each as a line."""
         model = f"{case.suite} {case.model}"
-        rates = self._rates.setdefault((model, case.device, case.processes), {})
-        # A twin repeats a precision at another batch.
-        if row.status != "ok" or not row.samples_per_second or case.precision in rates:
+        rows = self._rows.setdefault((model, case.device, case.processes), {})
+        is_twin = case.batch_policy == "max-fp32"  # it repeats a precision at another batch
+        if row.status != "ok" or not row.samples_per_second or case.precision in rows or is_twin:
             return []
-        rates[case.precision] = row.samples_per_second
-        new = rates if case.precision == "fp32" else {case.precision}
+        rows[case.precision] = row
+        new = rows if case.precision == "fp32" else {case.precision}
         return [
-            f"{model} on {case.device}: {precision} is {rates[precision] / rates['fp32']:.2f} times as fast as fp32"
-            " (1 run each: rough)"
+            f"{model} on {case.device}: {_first_ratio(rows[precision], rows['fp32'])}"
             for precision in new
-            if precision != "fp32" and "fp32" in rates
+            if precision != "fp32" and "fp32" in rows
         ]
+
+
+def _first_ratio(row: Row, fp32: Row) -> str:
+    """Return how many times as fast a precision is as fp32, with the batches where they differ."""
+    ratio = (row.samples_per_second or 0.0) / (fp32.samples_per_second or 1.0)
+    batches = "" if row.batch_size == fp32.batch_size else f"batch {row.batch_size} / {fp32.batch_size}; "
+    return f"{row.precision} is {ratio:.2f} times as fast as fp32 ({batches}1 run each: rough)"
 
 
 def describe(row: Row, unit: str) -> str:

@@ -22,8 +22,8 @@ from gpubench.suite.trial import FINISHED, Case, Trial
 def endless_rounds(cases: Sequence[Case], seed: int) -> Iterator[list[Trial]]:
     """Yield rounds without end: every case once, in a new random order, so that drift affects all cases equally.
 
-    The first round has the models in the suite's order, the smallest one first, so that its ratio comes soon. Trials
-    of one round share a seed: they see the data in the same order.
+    The first round has the models in the suite's order, so that the first ratio comes soon. Trials of one round share a
+    seed: they see the data in the same order.
     """
     generator = random.Random(seed)
     models = list(dict.fromkeys((case.suite, case.model) for case in cases))

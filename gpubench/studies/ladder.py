@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -65,20 +65,23 @@ def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> li
     ladders = []
     for _, trials in rows.groupby([*WORKLOAD, *SPECIMEN, "precision", "batch_policy"], sort=False, dropna=False):
         groups = groups_of(trials, trials["value"] > 0, labels)
-        # Of several batches of a rung, the one with most trials counts.
-        best: dict[str, Group] = {}
+        by_model: dict[str, list[Group]] = defaultdict(list)
         for group in groups:
-            if group.model not in best or group.trials > best[group.model].trials:
-                best[group.model] = group
-        ladders.append(Ladder([_with_means(rung, trials) for rung in best.values()], behind(groups)))
+            by_model[group.model].append(group)
+        ladders.append(Ladder([_rung(same, trials) for same in by_model.values()], behind(groups)))
     return ladders
 
 
-def _with_means(rung: Group, trials: pd.DataFrame) -> Group:
-    """Return the rung with means of what its trials reached; `in_shares`: some trials had several runs."""
+def _rung(groups: Sequence[Group], trials: pd.DataFrame) -> Group:
+    """Return the group with most trials, with means of what they reached, and how many of the others are left out.
+
+    `in_shares`: some trials had several runs.
+    """
+    rung = max(groups, key=lambda group: group.trials)
+    left_out = sum(group.trials for group in groups) - rung.trials
     reached = trials.loc[trials["case"] == rung.case, ["accuracy", "success_rate"]]
     in_shares = not reached["success_rate"].dropna().isin([0.0, 1.0]).all()
-    return replace(rung, row={**rung.row, **reached.mean(), "in_shares": in_shares})
+    return replace(rung, row={**rung.row, **reached.mean(), "in_shares": in_shares, "left_out": left_out})
 
 
 def sections(compared: Compared) -> Iterator[Section]:
@@ -131,8 +134,10 @@ def _result(ladder: Ladder) -> Result | None:
 
 
 def _notes(rung: Group) -> list[str]:
-    """Return how many trials have each mark, and the remarks of a row that reached its goal."""
-    return [*words.marks_of([rung]), *(rung.reason.split("; ") if rung.reason and rung.status == "ok" else [])]
+    """Return the trials left out, how many have each mark, and the remarks of a row that reached its goal."""
+    left_out = rung.row["left_out"]
+    notes = [f"{left_out} trial{'s' * (left_out > 1)} of another batch, torch or code left out"] if left_out else []
+    return [*notes, *words.marks_of([rung]), *(rung.reason.split("; ") if rung.reason and rung.status == "ok" else [])]
 
 
 def _unlike(first: Group, last: Group) -> tuple[str, ...]:

@@ -78,12 +78,12 @@ class OperandWatch(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def _count(self, name: str, operands: Sequence[Operand]) -> torch.dtype | None:
-        """Count a call by the dtype of its first floating operand, or its narrowest one; return the dtype."""
+        """Count a call by the dtype of its first operand, or of its narrowest one beside scales; return the dtype."""
         narrow = NARROW.fullmatch(name)
         if narrow:
             dtypes = sorted((dtype for dtype, _ in operands), key=lambda dtype: dtype.itemsize)
         else:
-            dtypes = [dtype for dtype, _ in operands if dtype.is_floating_point]
+            dtypes = [dtype for dtype, _ in operands if dtype.is_floating_point or dtype in EIGHT_BITS]
         family = family_of(name)
         if not family or not dtypes:
             return None

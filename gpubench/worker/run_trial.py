@@ -41,7 +41,7 @@ Send = Callable[[Message], None]
 Join = Callable[[], tuple[Peers, Message]]
 """Joins the other processes of the trial; returns them, and `backend` and `interconnect` for the row."""
 LEAST_LOW_SHARE = 0.1
-"""Least share of the FLOPs in 8 bits under the name of such a precision."""
+"""Least share of the FLOPs in 8 bits under the name of such a precision. A choice."""
 CAUSE_SECONDS = 1.0
 """How long a process that only lost the others stays, so that the parent sees which process ended first and how."""
 HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"

@@ -20,7 +20,8 @@ CPU_MARGIN = 0.08
 """The same on a CPU, where resident memory differs by up to 7% between processes."""
 
 SPILLED = 0.7
-"""A batch whose steps have less than this share of a smaller batch's rate uses memory that is not on the card."""
+"""A batch whose steps have less than this share of a smaller batch's rate uses memory that is not on the card. Chosen,
+not measured."""
 
 BACK_OFF = 0.95
 """Factor of the next batch if the confirming trial does not fit."""
