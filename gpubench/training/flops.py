@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from gpubench.training.operands import Call, family_of, have_subclass
+from gpubench.training.operands import family_of, have_subclass
 
 UNTOUCHED = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view"}
 """Calls that only allocate memory or rename it. Views are recognised by `is_view`."""
@@ -56,7 +56,7 @@ class Work(TorchDispatchMode):
         return None if self.unseen or not self._flops else self._flops
 
     def __torch_dispatch__(
-        self, func: Call, types: Sequence[type], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
+        self, func: Any, types: Sequence[type], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
     ) -> object:
         """Run the call, then count it. Tensor subclasses first make their calls on plain tensors, which are counted."""
         if have_subclass(types):

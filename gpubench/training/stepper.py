@@ -10,9 +10,10 @@ from fastai.fp16_utils import master_params_to_model_params
 from torch import nn
 from torch.nn.utils import clip_grad_norm_
 
+from gpubench.suite.precisions import FLOAT32, PRECISIONS
 from gpubench.training import low_precision
 from gpubench.training.clock.clock import Clock, Notes
-from gpubench.training.precision import BATCH_NORMS, KINDS, Mode, dtype_name
+from gpubench.training.precision import BATCH_NORMS, Mode, dtype_name
 
 SIXTEEN_BITS = (torch.float16, torch.bfloat16)
 NEVER = 2**31 - 1
@@ -49,12 +50,12 @@ class Stepper:
         clip_norm: float | None = None,
         loss_scale: float | None = None,
     ) -> None:
-        self._kind, self._clip_norm = KINDS[mode.name], clip_norm
+        self._precision, self._clip_norm = PRECISIONS[mode.name], clip_norm
         self._model = model
         self._optimizers = list(optimizer) if isinstance(optimizer, Sequence) else [optimizer]
         self._scale = LossScale(mode, loss_scale or 0)
-        self._factor = float(loss_scale or 1) if self._kind.pure else 1.0
-        self._halves, self._masters = use_masters(self._optimizers) if self._kind.masters else ([], [])
+        self._factor = float(loss_scale or 1) if self._precision.pure else 1.0
+        self._halves, self._masters = use_masters(self._optimizers) if self._precision.masters else ([], [])
         for one_optimizer in self._optimizers:
             begin_momentum(one_optimizer)
         self._steps = 0
@@ -64,7 +65,7 @@ class Stepper:
     @property
     def plain(self) -> bool:
         """Whether a step only needs the optimizer: nothing is scaled or copied."""
-        return not self._kind.scaled and self._kind.weights is torch.float32
+        return not self._precision.scaled and self._precision.weights == FLOAT32
 
     def scaled(self, loss: torch.Tensor) -> torch.Tensor:
         """Return the scalar `loss`, scaled if the precision needs it, to call `backward` on."""
@@ -117,7 +118,7 @@ class Stepper:
     def notes(self) -> Notes:
         """Return the counts, read from the device, and the dtypes of the weights."""
         return Notes(
-            loss_scale=self._factor if self._kind.pure else self._scale.value,
+            loss_scale=self._factor if self._precision.pure else self._scale.value,
             skipped_steps=self._scale.skipped,
             nonfinite_losses=self._losses.count,
             diverged=self._diverged(),

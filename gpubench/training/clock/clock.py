@@ -7,17 +7,24 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpubench.errors import UserError
+from gpubench.suite.trial import Lap
 from gpubench.training.clock.laps import Laps, first_dimension, length_of
-from gpubench.training.clock.peers import Peers
-from gpubench.training.clock.projection import Phase, epoch_from_json, stage_of, stage_seconds
-from gpubench.training.clock.reporter import Memory, Reporter
+from gpubench.training.clock.projection import Phase, epoch_from_json, stage_of
 from gpubench.training.clock.resident import Resident, Watch
 from gpubench.training.clock.runs import Run, median_run
 from gpubench.training.clock.sampling import Sampling, Stop
-from gpubench.training.clock.timer import Event, Timer
+from gpubench.training.clock.timer import Peers, Timer
+
+if TYPE_CHECKING:
+    import torch
+
+    from gpubench.training.device import MemoryUse
+
+REPORT_SECONDS = 0.25
+"""Least time between two reports of progress."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ class Clock:
         settled: returns whether the card's clock and temperature are constant; the warm-up lasts at least until then.
         peers: the processes that train together. At every lap boundary they exchange their laps: samples of
             all over the time of the slowest. So all take the same decisions, and stop at the same step.
-        memory: called at three points of the training.
+        memory: measures the device's memory; the clock calls it between the parts of the training.
     """
 
     def __init__(
@@ -60,11 +67,11 @@ class Clock:
         watch: Watch = lambda: [nullcontext()],
         settled: Callable[[], bool] | None = None,
         peers: Peers | None = None,
-        memory: Memory | None = None,
+        memory: "MemoryUse | None" = None,
     ) -> None:
         self._sampling, self._settled = sampling, settled
-        self._timer = Timer(synchronize, now, peers)
-        self._reporter = Reporter(report, sampling, now)
+        self._timer = Timer(synchronize, now, peers or Peers())
+        self._report, self._reported = report, 0.0
         self._memory = memory
         self._resident = Resident(sampling, self._timer, watch, memory.watched if memory else lambda: None)
         self._built = now()
@@ -85,7 +92,7 @@ class Clock:
 
     # Runs
 
-    def runs(self, n: int, event: Callable[[], Event] | None = None) -> Iterator[int]:
+    def runs(self, n: int, event: "Callable[[], torch.cuda.Event] | None" = None) -> Iterator[int]:
         """Yield the number of each whole run inside this process, from 0 to n - 1; only 0 in a sampled trial.
 
         The runs are one trial, whose results are those of the run with the median time (of two in the middle, the
@@ -280,7 +287,8 @@ class Clock:
         started = self._timer.now()
         if self._first_step is None:
             self._first_step = started
-            self._reporter.begun(phase, self._run.epoch)
+            if self._report:
+                self._report({"phase": phase, "fraction": 0.0, "rate": None})
         # In an unbroken run the host does not know the rate, so a lap is a whole pass.
         steps = (total_steps if self._timer.unbroken else 0) or self._lap_steps.get(phase, 1)
         return Laps(phase, self._run.epoch, stop, self._sampling, total_steps, started, steps)
@@ -294,9 +302,22 @@ class Clock:
         if self._memory and lap.phase == "train" and not self._trained:
             self._trained = True
             self._memory.trained()
-        laps.close(lap, ended if timer.peers.world == 1 else timer.now())
-        self._reporter.tell(lap, laps.stop.share(total_steps), self._run, paced=not timer.unbroken)
+        now = ended if timer.peers.world == 1 else timer.now()
+        laps.close(lap, now)
+        if self._report and now - self._reported >= REPORT_SECONDS:
+            self._reported = now
+            # In an unbroken run the lap's seconds are the host's, not the device's.
+            rate = lap.samples / lap.seconds if lap.seconds > 0 and not timer.unbroken else None
+            self._report({"phase": lap.phase, "fraction": self._done(lap, laps.stop.share(total_steps)), "rate": rate})
         return laps.stop.reached
+
+    def _done(self, lap: Lap, share: float) -> float:
+        """Return the share of all needed epochs that is done; validation counts as the last tenth of an epoch."""
+        if self._run.epoch < 0:
+            return 0.0
+        planned = self._run.planned or 1
+        part = 0.9 * share if lap.phase == "train" else 0.9 + 0.1 * share
+        return min(1.0, (self._run.epoch + part) / min(planned, self._sampling.epochs or planned))
 
     def _end_laps(self, laps: Laps, left: bool) -> None:
         """Store what ran after the last whole lap."""
@@ -318,7 +339,9 @@ class Clock:
         if counted:
             self._run.phases.append(phase)
         else:
-            self._timer.leave_out(phase.seconds)
+            if self._timer.unbroken:
+                raise UserError("clock.runs(n, event): counted=False is not for these runs, whose phases all count")
+            self._timer.outside += phase.seconds
             self._run.uncounted += phase.laps
 
     def resident(self) -> Iterator[Any]:
@@ -352,15 +375,14 @@ class Clock:
 
     def step_seconds(self, phase: str) -> float:
         """Return the mean seconds of a step in the timed laps of the phases of this name, over all processes."""
-        phases = [ended for ended in self._run.phases if ended.name == phase]
-        laps = [lap for ended in phases for lap in ended.laps if lap.kind == "timed"]
+        laps = [lap for ended in self._run.phases if ended.name == phase for lap in ended.timed]
         return sum(lap.seconds for lap in laps) / sum(lap.steps for lap in laps)
 
     # Results
 
     def stage_seconds(self) -> dict[int, float]:
         """Return the seconds of all epochs of each stage, by its first epoch; projected if the run is sampled."""
-        return stage_seconds(self._run.epochs, self._run.planned, self._run.stages)
+        return self._run.stage_seconds()
 
     def note(self, notes: Callable[[], Notes]) -> None:
         """Set the function that is called once after the training: reading a device's counters waits for it."""
@@ -375,7 +397,8 @@ class Clock:
 
     def summary(self) -> dict[str, Any]:
         """Return the clock's fields of a Measurement."""
-        self._timer.check_ended()
+        if self._timer.unbroken:
+            raise UserError("clock.runs(n, event): its loop was left before its end, so no lap has the device's time")
         first = self._first_step if self._first_step is not None else self._timer.now()
         self.end_epoch()
         run = median_run([*self._ended, self._run])

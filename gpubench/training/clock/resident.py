@@ -1,13 +1,15 @@
 """Times steps on a batch that is already on the device, after the training: the rate without the input pipeline."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from gpubench.suite.trial import Lap
-from gpubench.training.clock.peers import unlikeness
 from gpubench.training.clock.sampling import Sampling
 from gpubench.training.clock.timer import Timer
+
+STRAGGLES = 0.1
+"""A process is a straggler if its step takes this much longer than the median process's."""
 
 Watch = Callable[[], Iterable[AbstractContextManager[Any]]]
 """Yields the contexts of untimed steps; each step has run before the next context is made."""
@@ -105,3 +107,15 @@ class Resident:
             **unlikeness(self._timer.peers.names, step_seconds),
             "communication_share": 1 - max(self._alone) * steps / seconds if seconds > 0 else None,
         }
+
+
+def unlikeness(names: Sequence[str], step_seconds: Sequence[float]) -> dict[str, Any]:
+    """Return `rank_spread` and `straggler` of a Measurement from the seconds of a step of each process."""
+    typical = sorted(step_seconds)[(len(step_seconds) - 1) // 2]  # of two, the faster
+    slowest = max(range(len(step_seconds)), key=step_seconds.__getitem__)
+    times = step_seconds[slowest] / typical if typical > 0 else 1.0
+    least = min(step_seconds)
+    return {
+        "rank_spread": step_seconds[slowest] / least - 1 if least > 0 else None,
+        "straggler": f"{names[slowest]}: {times:.2f} times the median" if times > 1 + STRAGGLES else "",
+    }
