@@ -73,7 +73,7 @@ def test_every_model_in_every_precision_of_a_cpu(text, model, name):
     dtype = {"fp32": "float32", "bf16": "bfloat16"}.get(name, "float16")
     assert dtype in watch.check(name)
     assert precision.check_weights(name, clock.notes.weights)
-    assert clock.proved
+    assert clock.watched_samples
     assert clock.summary()["samples"] >= 5 * 4
     assert not clock.notes.diverged
 

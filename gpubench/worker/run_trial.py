@@ -217,7 +217,7 @@ def _run_torch_suite(
     )
     if proof is None:
         return measurement
-    if not clock.proved:
+    if not clock.watched_samples:
         raise precision.PrecisionError(
             "nothing proves the precision: the suite never ran a step from clock.resident()"
             " (see docs/adding-a-suite.md)"

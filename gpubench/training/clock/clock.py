@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from gpubench.errors import UserError
-from gpubench.suite.trial import Lap
 from gpubench.training.clock.laps import Laps, first_dimension, length_of
 from gpubench.training.clock.projection import Phase, epoch_from_json, stage_of
 from gpubench.training.clock.resident import Resident, Watch
@@ -19,8 +18,6 @@ from gpubench.training.clock.sampling import Sampling, Stop
 from gpubench.training.clock.timer import Peers, Timer
 
 if TYPE_CHECKING:
-    import torch
-
     from gpubench.training.device import MemoryUse
 
 REPORT_SECONDS = 0.25
@@ -90,9 +87,7 @@ class Clock:
         self.remarks: list[str] = []
         """Remarks for the row, as text."""
 
-    # Runs
-
-    def runs(self, n: int, event: "Callable[[], torch.cuda.Event] | None" = None) -> Iterator[int]:
+    def runs(self, n: int, event: Callable[[], Any] | None = None) -> Iterator[int]:
         """Yield the number of each whole run inside this process, from 0 to n - 1; only 0 in a sampled trial.
 
         The runs are one trial, whose results are those of the run with the median time (of two in the middle, the
@@ -100,7 +95,7 @@ class Clock:
 
         Args:
             n: number of runs.
-            event: makes an event of the device. With it, a full run waits for the device only at its
+            event: makes an event of the device (see `event_of`). With it, a full run waits for the device only at its
                 beginning and end, and times whole passes by events in the device's queue. All its phases count.
         """
         for run in range(n if self._sampling.epochs is None else 1):
@@ -113,8 +108,6 @@ class Clock:
             self.end_epoch()
             if self._timer.unbroken:
                 self._run = self._run.at(self._timer.end_unbroken())
-
-    # Epochs
 
     def epochs(self, n: int, stages: Sequence[int] = (0,)) -> Iterator[int]:
         """Yield the number of each epoch from 0 to n - 1, or of those that the sample needs. Call it once per run.
@@ -135,7 +128,7 @@ class Clock:
             except GeneratorExit:  # the suite left its loop, for example because a goal was reached
                 if not self.enough:
                     self._run.planned = epoch + 1
-                self._close_epoch(lambda numbers: [numbers])  # or it failed: do not wait for other processes
+                self.end_epoch(agree=False)  # or it failed: do not wait for other processes
                 raise
             self.end_epoch()
             epoch = self._run.following(self._sampling)
@@ -150,16 +143,14 @@ class Clock:
         self._timer.outside = 0.0
         self._epoch_open = self._timer.now()
 
-    def end_epoch(self) -> None:
-        """End the running epoch; a second call does nothing."""
-        self._close_epoch(self._timer.agree)
-
-    def _close_epoch(self, agree: Callable[[Sequence[float]], Sequence[Sequence[float]]]) -> None:
+    def end_epoch(self, *, agree: bool = True) -> None:
+        """End the running epoch; a second call does nothing. Waits for the times of other processes if `agree`."""
         if self._epoch_open is None:
             return
         self._timer.synchronize()
-        own_seconds = self._timer.now() - self._epoch_open - self._timer.outside
-        seconds = max(numbers[0] for numbers in agree([own_seconds]))
+        seconds = self._timer.now() - self._epoch_open - self._timer.outside
+        if agree:
+            seconds = max(numbers[0] for numbers in self._timer.agree([seconds]))
         self._run.close_epoch(seconds, self._epoch_open)
         self._epoch_open = None
 
@@ -177,8 +168,6 @@ class Clock:
         """Whether every planned epoch ran completely, so that the model is trained."""
         begun = len(self._run.epochs) + (self._epoch_open is not None)
         return begun >= self._run.planned and not any(phase.cut for phase in self._run.phases)
-
-    # A run that a later process continues
 
     @property
     def elapsed(self) -> float:
@@ -204,8 +193,6 @@ class Clock:
         self._run.lost_seconds += unfinished
         again = f"{state['resumed']}; " if state.get("resumed") else ""
         self._resumed = f"{again}at epoch {len(self._run.epochs)}, {unfinished:.1f} s of an unfinished one counted"
-
-    # Steps
 
     def steps(
         self,
@@ -308,16 +295,9 @@ class Clock:
             self._reported = now
             # In an unbroken run the lap's seconds are the host's, not the device's.
             rate = lap.samples / lap.seconds if lap.seconds > 0 and not timer.unbroken else None
-            self._report({"phase": lap.phase, "fraction": self._done(lap, laps.stop.share(total_steps)), "rate": rate})
+            fraction = self._run.done(self._sampling, lap.phase, laps.stop.share(total_steps))
+            self._report({"phase": lap.phase, "fraction": fraction, "rate": rate})
         return laps.stop.reached
-
-    def _done(self, lap: Lap, share: float) -> float:
-        """Return the share of all needed epochs that is done; validation counts as the last tenth of an epoch."""
-        if self._run.epoch < 0:
-            return 0.0
-        planned = self._run.planned or 1
-        part = 0.9 * share if lap.phase == "train" else 0.9 + 0.1 * share
-        return min(1.0, (self._run.epoch + part) / min(planned, self._sampling.epochs or planned))
 
     def _end_laps(self, laps: Laps, left: bool) -> None:
         """Store what ran after the last whole lap."""
@@ -338,9 +318,9 @@ class Clock:
             self._lap_steps[phase.name] = laps.long_enough
         if counted:
             self._run.phases.append(phase)
+        elif self._timer.unbroken:
+            raise UserError("clock.runs(n, event): counted=False is not for these runs, whose phases all count")
         else:
-            if self._timer.unbroken:
-                raise UserError("clock.runs(n, event): counted=False is not for these runs, whose phases all count")
             self._timer.outside += phase.seconds
             self._run.uncounted += phase.laps
 
@@ -364,21 +344,14 @@ class Clock:
         return self._resident.together
 
     @property
-    def proved(self) -> bool:
-        """Whether a step of `resident` ran under `watch`."""
-        return self._resident.proved
-
-    @property
     def watched_samples(self) -> int:
-        """Number of samples in that step."""
+        """Number of samples in the step of `resident` that ran inside `watch`; 0 if there was none."""
         return self._resident.watched_samples
 
     def step_seconds(self, phase: str) -> float:
         """Return the mean seconds of a step in the timed laps of the phases of this name, over all processes."""
         laps = [lap for ended in self._run.phases if ended.name == phase for lap in ended.timed]
         return sum(lap.seconds for lap in laps) / sum(lap.steps for lap in laps)
-
-    # Results
 
     def stage_seconds(self) -> dict[int, float]:
         """Return the seconds of all epochs of each stage, by its first epoch; projected if the run is sampled."""

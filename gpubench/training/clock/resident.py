@@ -32,10 +32,8 @@ class Resident:
         self._batches: dict[int, tuple[Any, int]] = {}  # by stage: a batch and its samples
         self._alone: list[float] = []  # seconds of a step without communication, per rank
         self.laps: list[Lap] = []
-        self.proved = False
-        """Whether steps ran under `watch`."""
         self.watched_samples = 0
-        """Number of samples in such a step."""
+        """Number of samples in a step that ran inside `watch`; 0 before there was one."""
         self.together = True
         """False while steps must not communicate between processes."""
 
@@ -48,11 +46,11 @@ class Resident:
         """Yield the batch of each stage over and over; see `Clock.resident`."""
         for stage in sorted(self._batches):
             batch, size = self._batches.pop(stage)
-            if not self.proved:
+            if not self.watched_samples:
                 for context in self._watch():
                     with context:
                         yield batch
-                self.proved, self.watched_samples = True, size
+                self.watched_samples = size
                 self._watched()
             yield from self._timed_steps(stage, batch, size)
         if self._timer.peers.world > 1 and self.laps:  # the last stage is the heaviest

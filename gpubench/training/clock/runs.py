@@ -80,6 +80,17 @@ class Run:
             return after
         return end if end < self.planned else None
 
+    def done(self, sampling: Sampling, phase: str, share: float) -> float:
+        """Return the share of all needed epochs that is done, given the `share` of the running phase.
+
+        Validation counts as the last tenth of an epoch.
+        """
+        if self.epoch < 0:  # before the first epoch
+            return 0.0
+        part = 0.9 * share if phase == "train" else 0.9 + 0.1 * share
+        planned = self.planned or 1
+        return min(1.0, (self.epoch + part) / min(planned, sampling.epochs or planned))
+
     @property
     def drifted(self) -> str:
         """How the timed laps of a stage drifted, or an empty string."""

@@ -6,15 +6,12 @@ at the end of the run.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from gpubench.errors import UserError
 from gpubench.suite.trial import Lap
-
-if TYPE_CHECKING:
-    import torch
 
 
 @dataclass(frozen=True)
@@ -44,8 +41,8 @@ class Timer:
     def __init__(self, synchronize: Callable[[], None], now: Callable[[], float], peers: Peers) -> None:
         self.now, self.peers = now, peers
         self._synchronize = synchronize
-        self._event: Callable[[], torch.cuda.Event] | None = None
-        self._events: list[torch.cuda.Event] = []
+        self._event: Callable[[], Any] | None = None
+        self._events: list[Any] = []
         self._recorded: list[float] = []  # host time at which each event was put into the queue
         self.outside = 0.0
         """Seconds of the running epoch that do not count: clean-up, waiting for other processes."""
@@ -66,7 +63,7 @@ class Timer:
         """Whether an unbroken run is active, whose times are the host's until it ends."""
         return self._event is not None
 
-    def begin_unbroken(self, event: Callable[[], "torch.cuda.Event"]) -> None:
+    def begin_unbroken(self, event: Callable[[], Any]) -> None:
         """Stop waiting for the device; `event` makes the events instead. Raises UserError with several processes."""
         if self.peers.world > 1:
             raise UserError("clock.runs(n, event) is for one process: laps of several need their times at once")
