@@ -66,7 +66,7 @@ class Work(TorchDispatchMode):
         name = func.__name__.partition(".")[0]
         if not getattr(func, "is_view", False) and name not in UNTOUCHED:
             self.calls += 1
-            self.bytes += moved_bytes(name, [*_tensors(args), *_tensors(list(kwargs.values()))], list(_tensors(out)))
+            self.bytes += moved_bytes(name, list(tensors_in((args, kwargs))), list(tensors_in(out)))
         formula: Callable[..., int] | None = self._formulas.get(getattr(func, "overloadpacket", None))
         if PRODUCTS.fullmatch(name):
             formula = product_flops
@@ -78,7 +78,7 @@ class Work(TorchDispatchMode):
 
     def _count(self, name: str, args: Sequence[object], flops_of: Callable[[], int]) -> None:
         try:
-            flops, sizes = flops_of(), product_sizes(name, list(_tensors(args)))
+            flops, sizes = flops_of(), product_sizes(name, list(tensors_in(args)))
         except Exception:  # a formula that fails on these operands must not end the trial
             self.unseen.add(name)
             return
@@ -143,9 +143,10 @@ def _bytes(tensor: torch.Tensor) -> int:
     return min(size, tensor.untyped_storage().nbytes()) if tensor.layout == torch.strided else size
 
 
-def _tensors(value: object) -> Iterator[torch.Tensor]:
+def tensors_in(value: object) -> Iterator[torch.Tensor]:
+    """Yield the tensors in `value`, which may be a tensor or nested lists, tuples and dictionaries of them."""
     if isinstance(value, torch.Tensor):
         yield value
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _tensors(part)
+    elif isinstance(value, list | tuple | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from tensors_in(part)

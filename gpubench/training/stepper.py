@@ -207,40 +207,41 @@ class Tally:
     """Counts device scalars that are not finite, and reads them only at the end."""
 
     FEW = 256
+    """Values that are stored before they are checked: a check of each would add small kernels to each step."""
 
     def __init__(self) -> None:
         self.total = 0
-        self._before = 0  # bad values of an earlier process
+        self._bad: int | torch.Tensor = 0
         self._pending: list[torch.Tensor] = []
-        self._counted: torch.Tensor | None = None
+        self._last: torch.Tensor | None = None
 
     def add(self, value: torch.Tensor) -> None:
-        """Store `value`; checking it now would add small kernels to each step."""
-        if len(self._pending) >= self.FEW:
-            self._fold()
-        self._pending.append(value.detach())
+        """Store `value`."""
+        self._last = value.detach()
+        self._pending.append(self._last)
         self.total += 1
+        if len(self._pending) >= self.FEW:
+            self._check_pending()
 
     @property
     def count(self) -> int:
         """Number of values that were infinite or not a number, read from the device."""
-        values = torch.stack(self._pending).tolist() if self._pending else []
-        bad = sum(not math.isfinite(value) for value in values)
-        return self._before + bad + (0 if self._counted is None else int(self._counted.item()))
+        self._check_pending()
+        return int(self._bad)
 
     @property
     def last_is_bad(self) -> bool:
         """Whether the last value was infinite or not a number."""
-        return bool(self._pending) and not math.isfinite(self._pending[-1].item())
+        return self._last is not None and not math.isfinite(self._last.item())
 
     def restore(self, total: int, bad: int) -> None:
         """Continue from the counts of an earlier process."""
-        self.total, self._before = total, bad
+        self.total, self._bad = total, bad
 
-    def _fold(self) -> None:
-        bad = torch.stack(self._pending).isfinite().logical_not().sum()
-        self._counted = bad if self._counted is None else self._counted + bad
-        self._pending.clear()
+    def _check_pending(self) -> None:
+        if self._pending:
+            self._bad = self._bad + torch.stack(self._pending).isfinite().logical_not().sum()
+            self._pending.clear()
 
 
 def use_masters(optimizers: Sequence[torch.optim.Optimizer]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
