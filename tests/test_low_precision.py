@@ -135,7 +135,7 @@ def test_an_infinite_input_is_seen_in_the_output():
 @pytest.mark.parametrize("name", LOW)
 def test_the_probe_knows_them(name):
     errors = precision.probe(name, "cpu", mode_of(name, "cpu"))
-    low, high = PRECISIONS[name].band
+    low, high = PRECISIONS[name].probe_errors
     assert set(errors) == {"matmul"}
     assert low < errors["matmul"] < high
     for other in {"bf16", "fp32", *LOW} - {name}:

@@ -106,7 +106,7 @@ def test_the_rows_of_an_lstm(cli, tmp_path, text):
             assert "one step of this model fails" in row["reason"] or "bf16" in row["reason"]
             continue
         assert row["status"] == "ok"
-        low, high = PRECISIONS[name].band
+        low, high = PRECISIONS[name].probe_errors
         assert low <= row["precision_error"] <= high
         assert "operands" in row["precision_proof"]
     assert {"fp32", "fp16-master", "fp16-pure"} <= set(frame.index[frame["status"] == "ok"])

@@ -176,7 +176,7 @@ def _owner_of(switch: str) -> Any:
 def probe(name: str, device: str, mode: Mode) -> dict[str, float]:
     """Return the relative errors of a small matmul, convolution and GRU in `mode`, compared with float64, by name.
 
-    Raises PrecisionError if an error is outside the precision's band. RNNs are checked with a GRU,
+    Raises PrecisionError if an error is outside the precision's range. RNNs are checked with a GRU,
     because torch has no fp16 LSTM on a CPU.
     """
     # cuDNN's benchmark may choose an fp32 algorithm for such a small convolution under TF32.
@@ -192,13 +192,14 @@ def probe(name: str, device: str, mode: Mode) -> dict[str, float]:
 
 
 def check_probe(name: str, errors: Mapping[str, float]) -> None:
-    """Raise PrecisionError if one of the relative errors is outside the band of precision `name`."""
-    low, high = PRECISIONS[name].band
+    """Raise PrecisionError if one of the relative errors is outside the range of precision `name`."""
+    low, high = PRECISIONS[name].probe_errors
     if PRECISIONS[name].tf32 and max(errors.values()) >= low:
         low = 0.0  # cuDNN may use an exact algorithm for some of these small problems under TF32, but not for all
     for part, error in errors.items():
         if not low <= error <= high:
-            looks = ", ".join(other.name for other in PRECISIONS.values() if other.band[0] <= error <= other.band[1])
+            ranges = {other: precision.probe_errors for other, precision in PRECISIONS.items()}
+            looks = ", ".join(other for other, (least, most) in ranges.items() if least <= error <= most)
             raise PrecisionError(
                 f"asked for {name}, but the probe's {part} has a relative error of {error:.1e},"
                 f" which looks like {looks or 'no known precision'}"
