@@ -5,7 +5,6 @@ One real run is made by every `pytest`; those that are killed are of benchmarks/
 
 import contextlib
 import csv
-import io
 import os
 import platform
 import re
@@ -21,7 +20,6 @@ import psutil
 import pytest
 from facts import lacking
 from inside import run_inside, skip_sleep
-from rich.console import Console
 
 from gpubench.hardware.environment import cpu_count
 from gpubench.rows.write import RowsFile
@@ -159,10 +157,10 @@ def stopped(tmp_path, monkeypatch):
     monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)
 
     def run_stopped(at: int, **options) -> tuple[int, str]:
-        told = Console(file=io.StringIO(), width=200)
+        lines: list[str] = []
         asked = Options(suites=(str(SUITES / "scripted.py"),), device="cpu", precision="fp32", repeats=3, **options)
-        code = run(asked, told, StopAt(at)).exit_code
-        return code, told.file.getvalue().splitlines()[-1]
+        code = run(asked, lines.append, StopAt(at)).exit_code
+        return code, lines[-1]
 
     return run_stopped
 
@@ -199,11 +197,15 @@ def test_ctrl_c_before_the_first_trial(stopped, tmp_path, monkeypatch):
 
 
 def test_ctrl_c_while_a_row_is_written_is_kept_until_it_is(tmp_path):
+    handlers = {number: signal.getsignal(number) for number in Interrupts.SIGNALS}
     with Interrupts() as interrupts:
         with interrupts.held():
             signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             interrupts.check()
+    assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN  # a second Ctrl-C cannot cut the end short
+    for number, before in handlers.items():
+        signal.signal(number, before)
 
 
 def test_a_second_run_on_a_file_is_refused_before_it_trains(cli, tmp_path, monkeypatch):

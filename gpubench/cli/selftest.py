@@ -6,7 +6,6 @@ The trials are of the suite `worker/selftest_suite.py`.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -164,11 +163,10 @@ def _judge(sampled: Path, full: Path) -> list[SelftestCheck]:
 
 def _run(options: Options) -> None:
     """Run trials with only their progress on stderr. Raises KeyboardInterrupt if the run was stopped."""
-    from gpubench.console import Screen
     from gpubench.runner.run import run
     from gpubench.runner.signals import INTERRUPTED
 
-    if run(options, Screen(file=StringIO())).exit_code == INTERRUPTED:
+    if run(options, say=lambda line: None).exit_code == INTERRUPTED:
         raise KeyboardInterrupt
 
 

@@ -12,7 +12,7 @@ from statistics import median
 from gpubench.interval import drifts, median_interval
 from gpubench.rows.row import Row
 from gpubench.runner.batch.batches import CaseBatches
-from gpubench.runner.forecast import TimeLeft, forecast, search_seconds, typical_seconds
+from gpubench.runner.forecast import Forecast
 from gpubench.runner.progress import FirstRatios, TrialProgress
 from gpubench.runner.resume import EarlierRun
 from gpubench.runner.session import Session
@@ -75,7 +75,7 @@ class Rounds:
         """Seconds of the ok trials, by the label of their case."""
         self._waiting: list[Trial] = []
         """The running trial and the planned ones after it."""
-        self._time_left = TimeLeft(None)
+        self._forecast = Forecast(session.options, session.busy_share)
         self._first_ratios = FirstRatios()
         self.statuses: list[str] = []
         """Statuses of the finished trials of this run."""
@@ -88,12 +88,9 @@ class Rounds:
         if not left and not self._options.until:
             return [f"{self._path}: all trials are done"]
         lines = [f"{done} of {done + len(left)} trials are already in {self._path}; {len(left)} to do"] if done else []
-        waiting = {id(trial.case): trial.case for trial in left}.values()
-        searches = [case for case in waiting if self._batches.to_search(case)]
-        running = [trial.case for trial in left if not trial.case.refusal]
-        known = self._options.mode != "full" and not self._options.until
-        self._time_left = TimeLeft(typical_seconds(running, len(searches), self._options) if known else None)
-        return lines + forecast(left, len(searches), self._options, datetime.now())
+        lines += self._forecast.lines(left, self._searches(left), datetime.now())
+        self._progress.end = self._forecast.end
+        return lines
 
     @property
     def done_before(self) -> int:
@@ -114,9 +111,7 @@ class Rounds:
             self.planned_cases = [trial.case for trial in self._waiting if not trial.case.refusal]
             while self._waiting:
                 self._check()
-                # One assignment: a signal between two would lose a trial.
-                trial, self._waiting = self._batches.next_of(self._waiting)
-                if trial:
+                if trial := self._batches.ready(self._waiting[0]):
                     yield trial
                 else:
                     self._waiting = self._waiting[1:]
@@ -133,11 +128,11 @@ class Rounds:
         for ratio in self._first_ratios.after(trial.case, row) if self._waiting else ():
             self._progress.say(ratio)
         if not trial.case.refusal:
-            self._time_left.add(trial.case, seconds)
+            self._forecast.add(trial.case, seconds)
             waiting = [waiting_trial.case for waiting_trial in self._waiting if not waiting_trial.case.refusal]
-            searches = len({case.label for case in waiting if self._batches.to_search(case)})
-            if news := self._time_left.news(waiting, datetime.now(), searches * search_seconds(self._options)):
+            if news := self._forecast.news(waiting, self._searches(self._waiting), datetime.now()):
                 self._progress.say(news)
+            self._progress.end = self._forecast.end
 
     def unfinished(self) -> list[Trial]:
         """Return the trials that are not finished, with the batches that were found, for a later run."""
@@ -147,6 +142,10 @@ class Rounds:
         """Return how many trials of the run are finished, in words."""
         finished = self.done_before + sum(status in FINISHED for status in self.statuses)
         return f"{finished} of {self.done_before + len(self.statuses) + len(unfinished)} trials"
+
+    def _searches(self, trials: Sequence[Trial]) -> int:
+        """Return the number of batch searches before these trials."""
+        return len({trial.case.label for trial in trials if self._batches.to_search(trial.case)})
 
     def _with_batches(self, trials: Sequence[Trial]) -> list[Trial]:
         """Return the trials with the batches found so far, without twins that equal another case."""
