@@ -19,8 +19,6 @@ SEARCH_SECONDS = {"sampled": 100.0, "quick": 25.0}
 """Typical seconds of a batch search."""
 WARMING_SECONDS = 60.0
 """For warming an accelerator and measuring its peaks."""
-MOST_BUSY = 0.75
-"""Share of the CPU that other programs take at most in a forecast: trials get the rest."""
 MISTOLD = 1.3
 """Factor by which a forecast may be wrong before a new one is printed."""
 LEAST_SECONDS = 10.0
@@ -32,11 +30,11 @@ class Forecast:
 
     Args:
         options: those of the run.
-        busy_share: share of the CPU that other programs take, 0 to 1.
+        slowdown: factor by which other programs make trials on the CPU longer.
     """
 
-    def __init__(self, options: Options, busy_share: float = 0.0) -> None:
-        self._options, self._cpu_share = options, 1 - min(busy_share, MOST_BUSY)
+    def __init__(self, options: Options, slowdown: float = 1.0) -> None:
+        self._options, self._slowdown = options, slowdown
         self._seconds: dict[str, list[float]] = {}
         """Seconds of finished trials: of a case, of a model, and of all trials (empty key)."""
         self.end: float | None = None
@@ -104,7 +102,7 @@ class Forecast:
         """Return the typical seconds of these trials, with starting up, searches and warming."""
         on_cpu, on_card = TRIAL_SECONDS[self._options.mode]
         cards = sum(case.device != "cpu" for case in cases)
-        seconds = cards * on_card + (len(cases) - cards) * on_cpu / self._cpu_share
+        seconds = cards * on_card + (len(cases) - cards) * on_cpu * self._slowdown
         warming = WARMING_SECONDS if cards and self._options.mode != "quick" else 0.0  # a quick run warms no card
         return START_SECONDS + seconds + searches * self._search_seconds + warming
 

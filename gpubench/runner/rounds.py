@@ -75,7 +75,7 @@ class Rounds:
         """Seconds of the ok trials, by the label of their case."""
         self._waiting: list[Trial] = []
         """The running trial and the planned ones after it."""
-        self._forecast = Forecast(session.options, session.busy_share)
+        self._forecast = Forecast(session.options, session.slowdown)
         self._first_ratios = FirstRatios()
         self.statuses: list[str] = []
         """Statuses of the finished trials of this run."""

@@ -118,12 +118,12 @@ def check_host(session: Session, say: Say) -> Session:
     load = host.cpu_load(session.environment.cpu_count) if "cpu" in kinds else None
     environment = replace(session.environment, host_reference_seconds=host.reference_seconds())
     # The load average is no use: it includes a run that has just ended.
-    busy_share = load.others() if load else 0.0
-    if busy_share > host.SHARED_CPU:
-        say(f"The CPU is {busy_share:.0%} busy: results will be slow and noisy.")
+    slowdown = load.slowdown() if load else 1.0
+    if load and (others := load.others()) > host.SHARED_CPU:
+        say(f"The CPU is {others:.0%} busy: results will be slow and noisy.")
     if environment.switches and "cuda" in kinds:
         say(f"set in the environment, and changes results: {environment.switches}")
-    return replace(session, environment=environment, busy_share=busy_share)
+    return replace(session, environment=environment, slowdown=slowdown)
 
 
 def subject_of(session: Session) -> list[str]:

@@ -44,8 +44,8 @@ class Session:
     """Data of each suite, by its name."""
     id: str = ""
     """Value of the column `session`."""
-    busy_share: float = 0.0
-    """Share of the CPU that other programs took before the first trial, 0 to 1."""
+    slowdown: float = 1.0
+    """Factor by which other programs made work on all CPUs longer before the first trial."""
 
     def card_state(self, device: str) -> CardState:
         """Return the current settings of the card."""
