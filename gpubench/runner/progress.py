@@ -106,23 +106,19 @@ class FirstRatios:
     """Compares each precision with fp32 as soon as both have a trial of a model."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[str, str, int], dict[str, Row]] = {}
-        """Row of the first trial by precision, for each suite and model, device and number of processes."""
+        self._rows: dict[tuple[str, str, str, int], dict[str, Row]] = {}
+        """Row of the first trial by precision, for each suite, model, device and number of processes."""
 
     def after(self, case: Case, row: Row) -> list[str]:
         """Return the ratios that the trial of this row made known, each as a line."""
-        model = f"{case.suite} {case.model}"
-        rows = self._rows.setdefault((model, case.device, case.processes), {})
+        rows = self._rows.setdefault((case.suite, case.model, case.device, case.processes), {})
         is_twin = case.batch_policy == "max-fp32"  # it repeats a precision at another batch
         if row.status != "ok" or not row.samples_per_second or case.precision in rows or is_twin:
             return []
         rows[case.precision] = row
-        new = rows if case.precision == "fp32" else {case.precision}
-        return [
-            f"{model} on {case.device}: {_first_ratio(rows[precision], rows['fp32'])}"
-            for precision in new
-            if precision != "fp32" and "fp32" in rows
-        ]
+        fp32 = rows.get("fp32")
+        others = [other for other in rows.values() if other is not fp32 and row in (other, fp32)]
+        return [f"{case.suite} {case.model} on {case.device}: {_first_ratio(other, fp32)}" for other in others if fp32]
 
 
 def _first_ratio(row: Row, fp32: Row) -> str:

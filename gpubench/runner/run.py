@@ -100,10 +100,8 @@ def lead(
         return runner.run_all(file, say)
 
 
-def read_earlier(session: Session, say: Say) -> EarlierRun | None:
-    """Return the rows of an earlier run in the file, if any; raises UserError if this run cannot resume it."""
-    if not session.path.exists() or session.path.stat().st_size == 0:
-        return None
+def read_earlier(session: Session, say: Say) -> EarlierRun:
+    """Return the rows of an earlier run in the file; raises UserError if this run cannot resume it."""
     earlier = EarlierRun(session.path)
     for problem in earlier.problems:
         say(problem)
@@ -154,13 +152,13 @@ class TrialRunner:
 
     Args:
         session: the run.
-        earlier: the rows of an earlier run in the same file, or None.
+        earlier: the rows of an earlier run in the same file.
         run_child: starts each process.
         interrupts: whether the run was stopped.
     """
 
     def __init__(
-        self, session: Session, earlier: EarlierRun | None, run_child: RunChild, interrupts: Interrupts | None = None
+        self, session: Session, earlier: EarlierRun, run_child: RunChild, interrupts: Interrupts | None = None
     ) -> None:
         self._session, self._earlier, self._run_child = session, earlier, run_child
         self._interrupts = interrupts or Interrupts()
@@ -169,7 +167,7 @@ class TrialRunner:
         self._batches = CaseBatches(
             session.suites,
             session.devices,
-            earlier_row=earlier.batch_of if earlier else lambda case: None,
+            earlier_row=earlier.batch_of,
             measure=Measure(session, run_child, self._progress),
             say=self._progress.say,
         )
@@ -181,14 +179,14 @@ class TrialRunner:
 
     def run_all(self, file: RowsFile, say: Say) -> RunSummary:
         """Run every trial. Ctrl-C keeps the rows of finished trials and writes the others as interrupted."""
-        statuses = self.rounds.statuses
         try:
             with self._progress:
                 for trial in self.rounds:
                     self._run_one(trial, file)
         except (KeyboardInterrupt, NodeLost, DeviceLost) as stop:
             return self._stopped(stop, file, say)
-        good = GOOD.issuperset([*self.rounds.statuses_before, *statuses])
+        before = [status for case in self._session.cases for status in self._earlier.statuses_of(case)]
+        good = GOOD.issuperset([*before, *self.rounds.statuses])
         return RunSummary(0 if good else SOME_FAILED, self._session.path, frozenset(self._written))
 
     def _run_one(self, trial: Trial, file: RowsFile) -> None:
@@ -240,7 +238,7 @@ class TrialRunner:
             device=session.devices[case.device],
             card=session.card_state(case.device),
             environment=session.environment,
-            session=session.options.session or (earlier and earlier.session_of(case)) or session.id,
+            session=session.options.session or earlier.session_of(case) or session.id,
             until=session.options.until,
             band=session.suites[case.suite].suite.projected_over_full,
             peak=self._warm_up.peak_of(case),
