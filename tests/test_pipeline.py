@@ -11,7 +11,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,6 @@ from inside import run_inside, skip_sleep
 
 from gpubench.hardware.environment import cpu_count
 from gpubench.rows.write import RowsFile
-from gpubench.runner import scratch
 from gpubench.runner.options import Options
 from gpubench.runner.run import run
 from gpubench.runner.signals import Interrupts
@@ -251,13 +249,6 @@ def test_a_file_that_is_taken_away_meanwhile_ends_the_run_with_4_and_both_names(
     assert sorted((row["model"], row["trial"]) for row in rows_of(out)) == [
         ("long", "0"), ("long", "1"), ("short", "0"), ("short", "1"),
     ]  # fmt: skip
-
-
-def test_what_a_killed_run_left_is_swept_by_the_next(cli, tmp_path, monkeypatch):
-    (tmp_path / "temporary" / f"{scratch.PREFIX}left").mkdir(parents=True)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    assert cli(*scripted(tmp_path / "a.csv", "--precision", "fp32", "--models", "short", "--quick")).returncode == 0
-    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_runs_that_begin_in_the_same_second_have_files_of_their_own(cli, tmp_path):

@@ -75,9 +75,8 @@ def selftest(
     """Test whether gpubench's times and precisions are right on this device. Takes minutes. Exit code 1 if not."""
     from gpubench.console import Screen
     from gpubench.hardware.environment import devices_of
-    from gpubench.runner import scratch
     from gpubench.runner.devices import choose_devices
-    from gpubench.runner.process import describe
+    from gpubench.runner.process import describe, temporary_folder
 
     facts = describe()
     chosen = choose_devices(device, devices_of(facts))
@@ -91,7 +90,7 @@ def selftest(
         markup=False,
     )
     checks = []
-    with scratch.folder() as folder:
+    with temporary_folder() as folder:
         for check in _checks(tested, Path(folder)):
             console.print(check.line, markup=False, soft_wrap=True)
             checks.append(check)

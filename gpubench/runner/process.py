@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,6 @@ import psutil
 
 from gpubench.errors import UserError
 from gpubench.hardware.environment import TorchFacts
-from gpubench.runner import scratch
 
 Message = Mapping[str, Any]
 """A message between parent and child: data for JSON."""
@@ -121,7 +121,7 @@ def run_child(
     `start` starts the child; without it the child is a new process.
     """
     began = time.monotonic()
-    with scratch.folder() as folder:
+    with temporary_folder() as folder:
         started = start() if start else start_fresh()
         child = started.child
         with started.channel, started.lifeline:
@@ -143,6 +143,14 @@ def run_child(
         peak_resident_bytes=watch.peak_resident_bytes or None,
         start=started.start,
     )
+
+
+def temporary_folder() -> "tempfile.TemporaryDirectory[str]":
+    """Make a folder that is removed at the end of a `with` block; raises UserError."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="gpubench-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise UserError(f"no temporary folder can be made ({error.strerror}); make room or set TMPDIR") from None
 
 
 def start_fresh(output: int = subprocess.PIPE) -> Started:

@@ -10,7 +10,6 @@ from gpubench.hardware import host
 from gpubench.printed import Say
 from gpubench.rows.row import Row
 from gpubench.rows.write import RowsFile
-from gpubench.runner import scratch
 from gpubench.runner.batch.batches import CaseBatches
 from gpubench.runner.cases import recipes_of
 from gpubench.runner.cluster.machines import run_as_one_of
@@ -46,7 +45,6 @@ def run(
 
     Only child processes use a device; `run_child` starts one per call, by default (see Templates) a fork on a card.
     """
-    scratch.sweep()
     with Interrupts() as interrupts, Templates(options.time_limit_seconds) as templates:
         run_child = run_child or templates
         try:
