@@ -10,13 +10,11 @@ import argparse
 import sys
 import tempfile
 from dataclasses import replace
-from io import StringIO
 from math import exp, log, sqrt
 from pathlib import Path
 from statistics import fmean, stdev
 
 import pandas as pd
-from rich.console import Console
 
 from gpubench.analysis.stats import t_quantile
 from gpubench.runner import template
@@ -32,7 +30,7 @@ def row_of(options: Options, *, forked: bool) -> pd.Series:
     """Return the row of one trial."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "rows.csv"
-        run(replace(options, out=out), Console(file=StringIO()), None if forked else run_child)
+        run(replace(options, out=out), lambda line: None, None if forked else run_child)
         row = pd.read_csv(out).iloc[0]
     assert row["start"] == ("forked" if forked else "fresh"), row["start"]
     return row

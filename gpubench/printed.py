@@ -5,6 +5,7 @@ Durations, sizes and long names are written here too, for every room.
 
 import re
 import sys
+from collections.abc import Callable
 
 STEERING = re.compile(
     "["
@@ -28,6 +29,10 @@ def shown(text: str) -> str:
 def shown_lines(text: str) -> str:
     """Return the text with its lines, each as from `shown`."""
     return "\n".join(map(shown, text.expandtabs().split("\n")))
+
+
+Say = Callable[[str], None]
+"""Prints a line: `say` with its options set, or a replacement in tests."""
 
 
 def say(*lines: str, err: bool = False, exact: bool = False) -> None:

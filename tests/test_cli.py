@@ -97,13 +97,13 @@ MANY = (
     " --tensorboard t --dry-run"
 )
 REST = "run --until 2% --budget 90s"
-QUICK = "run --quick"
+QUICK, RANKED, UNRANKED = "run --quick", "run --quick --suite resnet", "run --quick --suite resnet --no-place"
 ON_SLURM = "run --slurm partition=gpu,nodes=4 --seed 9 --out x.csv"
 
 
 def test_run_passes_every_option_on(asked, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())  # tensorboard need not be installed
-    for line in (MANY, REST, QUICK):
+    for line in (MANY, REST, QUICK, RANKED, UNRANKED):
         result = invoke(app, shlex.split(line))
         assert result.exit_code == 0, result.output
     assert asked == [
@@ -116,6 +116,8 @@ def test_run_passes_every_option_on(asked, monkeypatch):
         ),
         Options(until=0.02, budget_seconds=90.0),
         Options(mode="quick", suites=("reference",), models=("resnet50",)),
+        Options(mode="quick", rank=True),
+        Options(mode="quick"),
     ]  # fmt: skip
 
 
@@ -130,7 +132,7 @@ def test_slurm_gets_the_wishes_and_the_other_options(monkeypatch):
 
 
 def test_no_option_of_run_is_missing_above():
-    tried = set(shlex.split(" ".join([MANY, REST, QUICK, ON_SLURM])))
+    tried = set(shlex.split(" ".join([MANY, REST, UNRANKED, ON_SLURM])))
     flags = {flag for option in get_command(app).commands["run"].params for flag in option.opts}
     assert flags - tried == set()
 
@@ -149,7 +151,7 @@ def test_help_fits_80_columns_and_flags_take_no_value(line, monkeypatch):
     text = invoke(app, [*line, "--help"]).stdout
     assert max(map(len, text.splitlines())) <= 80
     assert not re.search(r"--(?!help|install|show)\S+ +<bool>", text)
-    assert "--no-" not in text
+    assert set(re.findall(r"--no-\S+", text)) <= {"--no-place"}
 
 
 def test_the_doctors_exit_code_says_whether_there_is_something_to_fix(monkeypatch):

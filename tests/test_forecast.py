@@ -5,7 +5,7 @@ from datetime import datetime
 
 from facts import lacking
 
-from gpubench.runner.forecast import TimeLeft, data_of, forecast
+from gpubench.runner.forecast import Forecast, data_of
 from gpubench.runner.options import Options
 from gpubench.suite.trial import Case, Trial
 
@@ -16,8 +16,8 @@ CASE = Case(
 )  # fmt: skip
 
 
-def said(number, case=CASE, searches=0, **options):
-    return forecast([Trial(case, 0, 42)] * number, searches, Options(**options), NOW)
+def said(number, case=CASE, searches=0, slowdown=1.0, **options):
+    return Forecast(Options(**options), slowdown).lines([Trial(case, 0, 42)] * number, searches, NOW)
 
 
 def test_a_sampled_run_gets_the_usual_time_and_says_that_it_is_one():
@@ -47,7 +47,7 @@ def test_a_run_until_goes_on_to_its_budget_at_most():
 
 def test_what_cannot_run_is_counted_with_its_reason():
     refused = replace(CASE, refusal="Lightning is not installed: pip install it")
-    lines = forecast([Trial(refused, 0, 42)] * 2 + [Trial(CASE, 0, 42)], 0, Options(), NOW)
+    lines = Forecast(Options()).lines([Trial(refused, 0, 42)] * 2 + [Trial(CASE, 0, 42)], 0, NOW)
     assert lines[0].startswith("1 trial, at least 38 s;")
     assert lacking(lines[2], "2 cases", "Lightning is not installed: pip install it") == []
     (line,) = said(1, refused)
@@ -64,15 +64,25 @@ def test_data_is_real_made_up_or_somebodys():
 def test_the_time_left_is_told_anew_when_trials_take_longer_than_was_said(monkeypatch):
     now = [0.0]
     monkeypatch.setattr("gpubench.runner.forecast.time.monotonic", lambda: now[0])
-    left, slow = TimeLeft(60.0), replace(CASE, model="large")
+    forecast, slow = Forecast(Options(mode="quick")), replace(CASE, model="large")
     waiting = [CASE, slow, slow]
+    forecast.lines([Trial(CASE, 0, 42)] * 4, 0, NOW)  # 68 s
     now[0] = 16.0
-    left.add(CASE, 16.0)
-    assert left.news(waiting, NOW) == ""  # 48 s, as was said
+    forecast.add(CASE, 16.0)
+    assert forecast.news(waiting, 0, NOW) == ""  # 48 s, as was said
+    assert forecast.end == 68.0
     now[0] = 136.0
-    left.add(slow, 120.0)
-    assert lacking(left.news([CASE, slow], NOW), "2 min 16 s", "15:30") == []
+    forecast.add(slow, 120.0)
+    assert lacking(forecast.news([CASE, slow], 0, NOW), "2 min 16 s", "15:30") == []
     now[0] = 256.0
-    left.add(slow, 120.0)
-    assert left.news([CASE], NOW) == ""  # as was said
-    assert TimeLeft(None).news([], NOW) == ""
+    forecast.add(slow, 120.0)
+    assert forecast.news([CASE], 0, NOW) == ""  # as was said
+    assert lacking(forecast.news([CASE], 2, NOW), "66 s") == []  # two searches more
+    assert Forecast(Options()).news([], 0, NOW) == ""
+
+
+def test_a_busy_cpu_makes_trials_on_it_longer_and_those_on_a_card_not():
+    assert "about 38 s;" in said(2, mode="quick")[0]
+    assert "about 68 s;" in said(2, mode="quick", slowdown=2.0)[0]
+    on_card = replace(CASE, device="cuda:0")
+    assert said(2, on_card, mode="quick", slowdown=2.0) == said(2, on_card, mode="quick")

@@ -74,8 +74,11 @@ def test_cpu_energy_sums_packages_and_survives_the_counters_turn(tmp_path):
     assert read() is None
 
 
-@pytest.mark.parametrize(("busy", "own", "others"), [(40.0, 40.0, 0.0), (40.0, 30.0, 0.5), (10.0, 12.0, 0.0)])
-def test_the_share_of_the_cpus_that_others_took(monkeypatch, busy, own, others):
+@pytest.mark.parametrize(
+    ("busy", "own", "others", "slowdown"),
+    [(40.0, 40.0, 0.0, 1.0), (40.0, 30.0, 0.5, 1.5), (10.0, 12.0, 0.0, 1.0), (20.0, 2.5, 0.875, 4.875)],
+)
+def test_the_share_of_the_cpus_that_others_took(monkeypatch, busy, own, others, slowdown):
     counts = iter([(100.0, 7.0, 0.0), (100.0 + busy, 7.0 + own, 10.0)])
     now = next(counts)
     monkeypatch.setattr(host, "_busy_seconds", lambda: now[0])
@@ -87,6 +90,7 @@ def test_the_share_of_the_cpus_that_others_took(monkeypatch, busy, own, others):
     load = host.cpu_load(2)
     now = next(counts)
     assert load.others() == pytest.approx(others)
+    assert load.slowdown() == pytest.approx(slowdown)
 
 
 def test_a_childs_time_is_ones_own():

@@ -2,11 +2,9 @@
 
 import csv
 from dataclasses import asdict, replace
-from io import StringIO
 
 import pytest
 from facts import lacking
-from rich.console import Console
 
 from gpubench.hardware.environment import Device
 from gpubench.hardware.state import CardState, Reading
@@ -68,13 +66,13 @@ def ran(tmp_path, monkeypatch):
         options = Options(
             models=models, precision="fp32", device="cuda:0", batch=batch, out=out, synthetic=True, peaks=False
         )
-        text = StringIO()
+        lines = []
         sensors = Sensors()
         monkeypatch.setattr("gpubench.runner.session.readers", lambda devices: {"cuda:0": sensors})
         machine = Machine(results, later, sensors)
-        summary = run(options, Console(file=text), run_child=machine)
+        summary = run(options, lines.append, run_child=machine)
         with out.open(newline="") as file:
-            return summary.exit_code, text.getvalue(), [row["status"] for row in csv.DictReader(file)], machine
+            return summary.exit_code, "\n".join(lines), [row["status"] for row in csv.DictReader(file)], machine
 
     return go
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gpubench.errors import UserError
 from gpubench.runner import process
 from gpubench.runner.process import Outcome, run_child
 from gpubench.suite import files
@@ -248,3 +250,19 @@ def test_a_lap_that_divides_by_nothing_costs_one_trial(tmp_path):
 def test_a_task_may_be_longer_than_the_sockets_buffer(tmp_path):
     outcome = run_child({**task(tmp_path, ""), "padding": "x" * 2**22})
     assert measured(outcome).status == "ok"
+
+
+def test_without_room_for_a_temporary_folder_one_line_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with pytest.raises(UserError, match=r"no temporary folder can be made .* TMPDIR"):
+        run_child(task(tmp_path, ""))
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can tell a stopped process of its parent's death")
+def test_a_stopped_child_does_not_outlive_a_killed_parent(tmp_path):
+    parent, child = started_trial(tmp_path)
+    os.killpg(child, signal.SIGSTOP)
+    parent.kill()
+    parent.wait()
+    assert gone(child)

@@ -1,6 +1,7 @@
 """The end of `gpubench run --quick`: rates, their ratio, the place among published cards, one chart, one command."""
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,14 @@ from gpubench.cli.app import app
 from gpubench.cli.quick import neighbours, quick_lines
 from gpubench.cli.run import print_results
 from gpubench.console import Screen
+from gpubench.hardware.environment import Device
 from gpubench.rows import write as records
 from gpubench.rows.read import load
+from gpubench.runner.options import Options
+from gpubench.runner.process import Outcome
+from gpubench.runner.run import run
 from gpubench.runner.session import RunSummary
+from gpubench.suite.trial import Measurement
 
 REFERENCE = {
     "suite": "reference", "studies": "placing", "model": "resnet50", "mode": "quick", "measured": "projected",
@@ -97,3 +103,65 @@ def test_what_published_figures_do_not_describe_is_not_ranked(finished, change):
     assert lacking(text, "2.71 times", "Not ranked", path.with_suffix(".png")) == []
     assert "yours" not in text
     assert "compare" in next_of(text)
+
+
+class Machine:
+    """Stands in for `run_child` on a machine with these devices; fp16 is twice as fast as fp32."""
+
+    def __init__(self, *devices):
+        self.devices = devices
+
+    def __call__(self, task, **options):
+        if task["task"] == "describe":
+            devices = [asdict(device) for device in self.devices]
+            return Outcome("answered", 1.0, {"facts": {"torch": "2.15.0", "cuda": "", "cudnn": "", "devices": devices}})
+        case = task["trial"]["case"]
+        rate = 500.0 if case["precision"] == "fp32" else 1000.0
+        measurement = Measurement(
+            "ok", seconds=10.0, samples_per_second=rate, epochs=1, samples=8,
+            peak_memory_bytes=(case["batch_size"] + 8) * 10**7, resting_memory_bytes=10**7,
+            memory_format="channels_last",
+        )  # fmt: skip
+        return Outcome("answered", 1.0, {"measurement": asdict(measurement), "train_call_seconds": 1.0})
+
+
+@pytest.fixture
+def resnet18(tmp_path, monkeypatch, capsys):
+    """Returns what a quick run of ResNet-18 prints on the first of these devices, and its rows."""
+    monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)
+    monkeypatch.setattr(
+        "gpubench.runner.session.readers", lambda devices: dict.fromkeys(device.device for device in devices)
+    )
+    monkeypatch.chdir(tmp_path)
+
+    def quick(*devices, **options):
+        lines, out = [], tmp_path / "a.csv"
+        chosen = {"models": ("resnet18",), "device": devices[0].device, "synthetic": True, "rank": True} | options
+        summary = run(Options(mode="quick", out=out, **chosen), lines.append, run_child=Machine(*devices))
+        assert print_results(summary, Screen(stderr=True)) == 0
+        return "\n".join(lines) + capsys.readouterr().err, load([out]).frame
+
+    return quick
+
+
+CARD = Device("cuda:0", "cuda", "NVIDIA GeForce RTX 4090", 2**34, "8.9", "1", "aa")
+CPU = Device("cpu", "cpu", "Some CPU", 2**34, device_hash="cc")
+
+
+def test_a_quick_run_of_resnet_ends_with_the_place_of_the_card(resnet18):
+    text, rows = resnet18(CARD, CPU, batch="64", settings={"image_size": "32"})
+    assert list(rows["suite"] + " " + rows["precision"]) == ["resnet fp32", "resnet fp16", "reference fp16"]
+    assert "image_size=224" in rows["params"].iloc[2]
+    assert lacking(text, "2.00", "yours", "published", "next: gpubench run") == []
+
+
+def test_without_place_there_is_no_trial_of_reference(resnet18):
+    text, rows = resnet18(CARD, CPU, batch="64", rank=False)
+    assert list(rows["suite"]) == ["resnet", "resnet"]
+    assert "yours" not in text
+
+
+def test_a_cpu_has_no_place_and_says_so_in_a_line(resnet18):
+    text, rows = resnet18(CPU)
+    assert list(rows["suite"]) == ["resnet", "resnet"]
+    assert text.count("CPUs are not ranked") == 1

@@ -10,7 +10,6 @@ from facts import lacking
 from gpubench.hardware.environment import Device
 from gpubench.runner.batch.batches import CaseBatches
 from gpubench.runner.batch.search import MOST, cap_of, capacity_of, confirm, fit_batch, try_fp16
-from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite, find
 from gpubench.suite.suite import Suite
 from gpubench.suite.trial import Case, Measurement, Trial
@@ -29,17 +28,22 @@ def search(answer, cap=None):
     def measure(trial):
         return answer(trial.case.batch_size, trial.case.mode)
 
-    case = fit_batch(CASE, CARD, Options(), cap, measure, lines.append)
+    case = fit_batch(CASE, CARD, cap, measure, lines.append)
     if not case.refusal:
         case = confirm(Trial(case, 0, 42), measure, lines.append)[0].case
     return case, lines
 
 
-def batches(measure, known=lambda case: None, samples=2000, options=None, card=CARD):
+def batches(measure, known=lambda case: None, samples=2000, card=CARD):
     return CaseBatches(
-        {"demo": suite_of(samples)}, {"cuda:0": card}, options or Options(), earlier_row=known,
-        measure=measure, say=lambda line: None,
-    )  # fmt: skip
+        {"demo": suite_of(samples)}, {"cuda:0": card}, earlier_row=known, measure=measure, say=lambda line: None
+    )
+
+
+def found_by(batches, case):
+    """The case of its first trial, once its batch is known."""
+    trial = batches.ready(Trial(case, 0, 42))
+    return trial and trial.case
 
 
 def fits(batch):
@@ -64,7 +68,7 @@ def test_a_batch_that_crashes_above_one_that_fitted_is_too_large():
 )
 def test_a_model_that_torch_cannot_compute_in_fp16_on_a_cpu_is_refused(answer, refused):
     asked = replace(CASE, device="cpu", precision="fp16", batch_size=8)
-    found = try_fp16(asked, suite_of(100).suite, Options(), lambda trial: answer)
+    found = try_fp16(asked, suite_of(100).suite, lambda trial: answer)
     assert found.refusal.endswith(answer.reason) if refused else found.refusal == ""
 
 
@@ -92,7 +96,7 @@ def test_a_precision_that_is_not_proved_ends_the_search_at_its_first_probe():
         asked.append(trial.case.batch_size)
         return PRECISION_FAILED if trial.prove else fits(trial.case.batch_size)
 
-    case = fit_batch(CASE, CARD, Options(), None, measure, lambda line: None)
+    case = fit_batch(CASE, CARD, None, measure, lambda line: None)
     assert asked == [8]
     assert (case.refusal_status, "PrecisionError" in case.refusal) == ("failed", True)
 
@@ -105,7 +109,7 @@ def test_only_the_first_probe_that_fits_proves_its_precision():
             proved.append(trial.case.batch_size)
         return fits(trial.case.batch_size)
 
-    fit_batch(CASE, CARD, Options(), 64, measure, lambda line: None)
+    fit_batch(CASE, CARD, 64, measure, lambda line: None)
     assert proved == [8]
 
 
@@ -146,7 +150,7 @@ def test_probes_leave_more_free_where_memory_differs_from_process_to_process(kin
         return fits(trial.case.batch_size)
 
     case = replace(CASE, device=kind, memory_limit_bytes=10**9)
-    found = fit_batch(case, replace(CARD, kind=kind), Options(), 64, measure, lambda line: None)
+    found = fit_batch(case, replace(CARD, kind=kind), 64, measure, lambda line: None)
     assert seen == {"probe": {int(share * 10**9)}}
     assert found.memory_limit_bytes == 10**9
 
@@ -175,7 +179,7 @@ def test_there_is_always_a_cap(samples, cap):
 def test_a_search_ends_where_memory_does_not_grow():
     flat = Measurement(status="ok", samples_per_second=100.0, peak_memory_bytes=10**6)
     asked = []
-    case = batches(lambda trial: asked.append(trial) or flat, samples=0).of(CASE)
+    case = found_by(batches(lambda trial: asked.append(trial) or flat, samples=0), CASE)
     assert (case.batch_size, case.batch_capped) == (MOST, True)
     assert len(asked) < 25
 
@@ -187,9 +191,9 @@ def test_what_was_found_before_an_interruption_is_kept():
         return fits(trial.case.batch_size)
 
     found, other = batches(measure), replace(CASE, model="n")
-    found.of(CASE)
+    found_by(found, CASE)
     with pytest.raises(KeyboardInterrupt):
-        found.of(other)
+        found_by(found, other)
     assert [found.so_far(case).batch_size for case in (CASE, other)] == [96, None]
 
 
@@ -197,7 +201,7 @@ def test_what_was_found_before_an_interruption_is_kept():
 def test_a_batch_that_was_found_earlier_is_not_looked_for_again(capped):
     row = pd.DataFrame({"batch_size": [64.0], "batch_capped": [capped], "batch_curve": ["[[8,1.5,100]]"]}).iloc[0]
     found = batches(lambda trial: pytest.fail("measured"), known=lambda case: row)
-    case = found.of(CASE)
+    case = found_by(found, CASE)
     assert (case.batch_size, case.batch_capped, case.batch_curve) == (64, capped, ((8, 1.5, 100),))
     assert not found.to_confirm(CASE)
 
@@ -206,26 +210,22 @@ FP16 = replace(CASE, precision="fp16")
 TWIN = replace(FP16, batch_policy="max-fp32")
 
 
-@pytest.mark.parametrize(("fp32", "fp16", "twin"), [(64, 128, 64), (64, 64, None)])
-def test_a_twin_waits_for_both_batches_and_is_dropped_where_they_agree(fp32, fp16, twin):
-    found = batches(lambda trial: pytest.fail("measured"))
-    assert found.waits(TWIN)
-    found.settle(replace(CASE, batch_size=fp32))
-    assert found.waits(TWIN)
-    found.settle(replace(FP16, batch_size=fp16))
-    assert not found.waits(TWIN)
-    case = found.so_far(TWIN)
+@pytest.mark.parametrize(("fp32", "fp16", "twin"), [(136, 152, 136), (136, 136, None), (8, 152, None)])
+def test_a_twin_has_the_batch_of_fp32_and_is_dropped_where_both_agree_or_fp32_fails(fp32, fp16, twin):
+    """The search finds 160. First trials confirm less, or, after five smaller batches, none."""
+    most = {"fp32": fp32, "fp16": fp16}
+
+    def measure(trial):
+        if trial.case.mode == "probe" or trial.batch_size <= most[trial.case.precision]:
+            return fits(trial.batch_size)
+        return Measurement(status="out_of_memory")
+
+    found = batches(measure, samples=160 * 20)
+    assert found_by(found, TWIN) is None  # where fp32 has no batch, an earlier run found that it cannot run
+    for case in (CASE, FP16):
+        found.measured(found.ready(Trial(case, 0, 42)))
+    case = found_by(found, TWIN)
     assert (case and case.batch_size) == twin
-
-
-def test_a_twin_takes_the_batch_that_a_trial_confirmed():
-    found = batches(lambda trial: fits(trial.case.batch_size))
-    found.of(CASE)
-    found.of(FP16)
-    assert found.waits(TWIN)  # their first trials may still lower what was found
-    for case, size in ((CASE, 40), (FP16, 80)):
-        found.settle(replace(found.so_far(case), batch_size=size))
-    assert found.so_far(TWIN).batch_size == 40
 
 
 def test_a_quick_run_takes_one_probe_per_precision():
@@ -237,9 +237,9 @@ def test_a_quick_run_takes_one_probe_per_precision():
         return Measurement(status="ok", samples_per_second=1.0, peak_memory_bytes=10**9 + size * 10**8,
                            resting_memory_bytes=10**9)  # fmt: skip
 
-    found = batches(measure, samples=100_000, options=Options(mode="quick"))
+    found = batches(measure, samples=100_000)
     quick = [replace(case, mode="quick") for case in (CASE, FP16)]
-    sizes = [found.of(case).batch_size for case in quick]
+    sizes = [found_by(found, case).batch_size for case in quick]
     assert asked == [("fp32", 8), ("fp16", 8)]
     assert sizes == [72, 72]  # 8 + 0.85 x (9.7 - 1.8) GB / 0.1 GB, down to a multiple of 8
 
@@ -257,17 +257,28 @@ def test_the_capacity_of_a_card_is_what_was_free_at_the_start(limit, available, 
 def test_a_cap_that_the_suite_cannot_compute_fails_the_case(monkeypatch):
     broken = batches(lambda trial: fits(trial.batch_size))
     monkeypatch.setattr("gpubench.runner.batch.batches.cap_of", lambda case, suite: 1 / 0)
-    case = broken.of(CASE)
+    case = found_by(broken, CASE)
     assert (case.refusal_status, case.batch_size) == ("failed", None)
     assert "ZeroDivisionError" in case.refusal
 
 
 def test_a_timeout_is_no_full_memory():
-    """MIOpen and compilers may search for minutes at each new shape."""
+    """MIOpen and compilers may search for minutes at each new shape. A batch that fitted before is kept."""
     late = Measurement(status="timed_out", reason="no answer within the time limit")
-    case, _ = search(lambda batch, mode: fits(batch) if batch <= 100 else late)
-    assert case.refusal_status == "timed_out"
-    assert "batch" in case.refusal
+    tried = []
+
+    def answer(batch, mode):
+        tried.append(batch)
+        return fits(batch) if batch <= 100 else late
+
+    case, lines = search(answer)
+    assert (case.batch_size, case.batch_capped, case.refusal) == (16, True, "")
+    assert len([batch for batch in tried if batch > 100]) == 1
+    assert lacking(lines[-1], "batch 16", "stopped") == []
+    assert [batch for batch, *_ in case.batch_curve] == [8, 16]
+    case, _ = search(lambda batch, mode: late)
+    assert (case.refusal_status, case.batch_size) == ("timed_out", None)
+    assert "batch 8" in case.refusal
 
 
 @pytest.mark.parametrize(("kind", "slow", "batch"), [("cuda", 30.0, 96), ("cuda", 80.0, 200), ("cpu", 30.0, 200)])
@@ -277,7 +288,7 @@ def test_a_batch_far_slower_than_a_smaller_one_uses_memory_beyond_the_cards(kind
         return replace(fits(trial.batch_size), resident_samples_per_second=rate)
 
     case = replace(CASE, device=kind, memory_limit_bytes=10**9)
-    found = fit_batch(case, replace(CARD, kind=kind), Options(), 200, measure, lambda line: None)
+    found = fit_batch(case, replace(CARD, kind=kind), 200, measure, lambda line: None)
     assert found.batch_size == batch
 
 

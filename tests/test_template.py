@@ -47,13 +47,13 @@ def test_trials_of_a_suite_are_forks_of_one_process_that_imported_it_once(tmp_pa
 def test_trials_of_a_case_share_no_template_and_so_neither_hash_seed_nor_layout(tmp_path, templates):
     asked = task(tmp_path, "import os; print(os.getppid(), hash('a'))")
     answers: list[list[str]] = []
-    for number, mode in ((0, "quick"), (0, "quick"), (1, "quick"), (0, "probe"), (2, "quick")):
-        asked["trial"]["index"], asked["trial"]["case"]["mode"] = number, mode
+    for number in (0, 0, 1, 1, 2):
+        asked["trial"]["index"] = number
         outcome, lines = run_in(templates, asked)
         assert outcome.start == "forked"
         answers.append(lines)
     assert answers[0] == answers[1]
-    assert answers[2] == answers[3]  # a probe has no row
+    assert answers[2] == answers[3]
     assert len({line for (line,) in answers}) == 3
 
 
@@ -198,12 +198,34 @@ def test_no_descriptor_is_left_open(tmp_path, templates):
 
 
 @pytest.mark.parametrize(
-    ("device", "processes", "path"), [("cuda:0", 1, "suite.py"), ("cuda:0", 2, ""), ("cpu", 1, "")]
+    ("device", "processes", "key"), [("cuda:0", 1, ("suite.py", 3)), ("cuda:0", 2, None), ("cpu", 1, None)]
 )
-def test_a_cpu_and_several_processes_need_new_processes(device, processes, path):
+def test_a_cpu_and_several_processes_need_new_processes(device, processes, key):
     case = {"suite_path": "suite.py", "processes": processes, "device": device}
     with Templates() as templates:
-        assert templates._suite_of({"task": "trial", "trial": {"case": case}}) == path
+        assert templates._key_of({"task": "trial", "trial": {"case": case, "index": 3}}) == key
+
+
+def test_what_an_import_prints_is_printed_by_each_fork(tmp_path, templates):
+    asked = task(tmp_path, "print('trained')")
+    path = tmp_path / "odd.py"
+    path.write_text(f"import os\nos.system('echo imported')\n{path.read_text()}")
+    asked["trial"]["case"]["suite_digest"] = digest(path)
+    for _ in range(2):
+        outcome, lines = run_in(templates, asked)
+        assert (outcome.start, lines) == ("forked", ["imported", "trained"])
+
+
+def test_an_import_that_hangs_ends_with_the_time_limit_of_a_trial(tmp_path, monkeypatch):
+    monkeypatch.setattr(parent, "NOT_FORKED", ())
+    asked = task(tmp_path, "")
+    path = tmp_path / "odd.py"
+    path.write_text(f"import sys, time\nif {IN_TEMPLATE}: time.sleep(60)\n{path.read_text()}")
+    asked["trial"]["case"]["suite_digest"] = digest(path)
+    with Templates(0.5) as templates:
+        outcome = templates(asked)
+        assert (measured(outcome).status, outcome.start) == ("ok", "fresh")
+        assert "its import took more than" in templates.refused[str(path)]
 
 
 KILLS = '''"""Kills a process of its run in some trials, once each."""

@@ -3,6 +3,7 @@
 import errno
 import os
 import resource
+import signal
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -65,6 +66,7 @@ def exits(command: Callable[..., int | None]) -> Callable[..., None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
         except KeyboardInterrupt:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would end this with a traceback
             say("", "stopped", err=True)
             raise typer.Exit(130) from None
         except Exception as error:

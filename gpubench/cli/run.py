@@ -28,14 +28,13 @@ from gpubench.cli.options import (
     where_option,
 )
 from gpubench.errors import UserError
+from gpubench.runner.options import RANKED_MODELS, RANKED_SUITE, Options
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from gpubench.runner.session import RunSummary
 
-QUICK_SUITE, QUICK_MODELS = "reference", ("resnet50",)
-"""What `run --quick` trains without --suite and --models: it is what others publish."""
 MOST_RESULTS = 4
 """Most results that are printed at the end of a run."""
 EXAMPLES = """
@@ -94,6 +93,14 @@ def run(
         bool,
         time_option(
             "--quick", metavar=FLAG, help="Quick mode: one trial per case, at most 3 timed steps, rough times."
+        ),
+    ] = False,
+    no_place: Annotated[
+        bool,
+        time_option(
+            "--no-place",
+            metavar=FLAG,
+            help="With --quick: leave out the trial of reference that ranks the card after suite resnet.",
         ),
     ] = False,
     full: Annotated[bool, time_option("--full", metavar=FLAG, help="Train every epoch, instead of a sample.")] = False,
@@ -173,7 +180,6 @@ def run(
     from gpubench.console import Screen
     from gpubench.runner import run as runner
     from gpubench.runner.cluster.slurm import parse_slurm, run_on_slurm
-    from gpubench.runner.options import Options
 
     if quick and full:
         raise UserError("--quick and --full exclude each other")
@@ -183,10 +189,11 @@ def run(
         raise UserError("--tensorboard needs TensorBoard: pip install -e '.[tensorboard]'")
     if budget and not until:
         raise UserError("--budget is for --until; --time-limit limits a trial")
+    suites = tuple(suite or (RANKED_SUITE if quick and not models else "resnet",))
     options = Options(
-        suites=tuple(suite or (QUICK_SUITE if quick and not models else "resnet",)),
+        suites=suites,
         precision=precision,
-        models=QUICK_MODELS if quick and not (suite or models) else tuple(filter(None, models.split(","))),
+        models=RANKED_MODELS if quick and not (suite or models) else tuple(filter(None, models.split(","))),
         batch=batch,
         device=device,
         processes=parse_processes(processes),
@@ -207,6 +214,7 @@ def run(
         settings=parse_settings(settings or ()),
         tensorboard=tensorboard,
         dry_run=dry_run,
+        rank=quick and not no_place and nodes == 1 and "resnet" in suites and RANKED_SUITE not in suites,
     )
     console = Screen(stderr=True)
     if not slurm:
@@ -259,8 +267,9 @@ def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], bool]:
     rows = load_rows([path])
     of_this_run = replace(rows, frame=rows.frame[rows.frame["session"].isin(sessions)])
     lines, is_ranked = quick_lines(of_this_run.frame, path)
-    if lines:
+    if lines and of_this_run.frame["suite"].nunique() == 1:
         return lines, is_ranked
     results = [result for result in answer_of(of_this_run, Question()).results if not result.says_why]
-    sentences = [*(result.sentence for result in results[:MOST_RESULTS]), *reference_sentences(of_this_run.frame)]
-    return [line for sentence in sentences for line in wrapped(sentence)], False
+    sentences = [result.sentence for result in results[:MOST_RESULTS]]
+    sentences += [] if lines else reference_sentences(of_this_run.frame)
+    return [line for sentence in sentences for line in wrapped(sentence)] + lines, is_ranked

@@ -6,7 +6,6 @@ The trials are of the suite `worker/selftest_suite.py`.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,9 +75,8 @@ def selftest(
     """Test whether gpubench's times and precisions are right on this device. Takes minutes. Exit code 1 if not."""
     from gpubench.console import Screen
     from gpubench.hardware.environment import devices_of
-    from gpubench.runner import scratch
     from gpubench.runner.devices import choose_devices
-    from gpubench.runner.process import describe
+    from gpubench.runner.process import describe, temporary_folder
 
     facts = describe()
     chosen = choose_devices(device, devices_of(facts))
@@ -92,7 +90,7 @@ def selftest(
         markup=False,
     )
     checks = []
-    with scratch.folder() as folder:
+    with temporary_folder() as folder:
         for check in _checks(tested, Path(folder)):
             console.print(check.line, markup=False, soft_wrap=True)
             checks.append(check)
@@ -164,11 +162,10 @@ def _judge(sampled: Path, full: Path) -> list[SelftestCheck]:
 
 def _run(options: Options) -> None:
     """Run trials with only their progress on stderr. Raises KeyboardInterrupt if the run was stopped."""
-    from gpubench.console import Screen
     from gpubench.runner.run import run
     from gpubench.runner.signals import INTERRUPTED
 
-    if run(options, Screen(file=StringIO())).exit_code == INTERRUPTED:
+    if run(options, say=lambda line: None).exit_code == INTERRUPTED:
         raise KeyboardInterrupt
 
 

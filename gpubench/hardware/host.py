@@ -62,6 +62,10 @@ SHARED_CPU = 0.1
 """A CPU is `shared` if other programs take more than this share; background work of the system takes less."""
 
 
+LEAST_SHARE = 0.05
+"""Least share of a CPU that a thread of this process is assumed to get."""
+
+
 class CpuLoad:
     """Measures the share of CPU time that other programs took since its creation.
 
@@ -76,6 +80,15 @@ class CpuLoad:
         available = (time.monotonic() - self._began) * (psutil.cpu_count() or 1)
         taken = _busy_seconds() - self._busy - (_own_seconds() - self._own)
         return max(0.0, taken / available) if available > 0 else 0.0
+
+    def slowdown(self) -> float:
+        """Return how many times as long work on all CPUs takes because of other programs.
+
+        Assumes that one thread of this process has worked without a pause since the creation.
+        """
+        own_share = (_own_seconds() - self._own) / (time.monotonic() - self._began)
+        # Two threads that work on one of two CPUs: 0.5 + 1. On both: 0.75 + 1.5, and so on for more of them.
+        return self.others() + 1 / min(1.0, max(LEAST_SHARE, own_share))
 
 
 def cpu_load(cpu_count: int) -> CpuLoad | None:

@@ -50,7 +50,7 @@ class Row:
         " author (a published figure's own)",
         role=Role.CASE,
     )
-    batch_capped: bool | None = column("record", "max met the cap, a twentieth of the dataset", None)
+    batch_capped: bool | None = column("record", "max met the cap, a twentieth of the dataset, or a time limit", None)
     batch_curve: str = column(
         "record", "JSON list of [batch, samples per second or 0 where it did not fit, peak bytes] of the search"
     )

@@ -80,8 +80,8 @@ def cases_of(
     """Return every case of the run, with those that cannot run: each recipe on each device in each precision.
 
     `data` has the data of each suite (dataset names, or `synthetic`), `weights` the initial weights of each
-    (suite, model). With batch `max`, each case in mixed precision gets a twin at the batch of fp32, which separates
-    the effect of precision from that of batch.
+    (suite, model). With batch `max`, each case in another precision than fp32 gets a twin at the batch of fp32, which
+    separates the effect of precision from that of batch. Twins come last: their batch is known by then.
     """
     cases = []
     for device, recipe in product(devices, recipes):
@@ -91,6 +91,7 @@ def cases_of(
             # MIOpen then searches every new shape exhaustively, for minutes (pytorch/pytorch#145294, #179795).
             params = {**params, "cudnn_benchmark": False}
         precisions = choose_precisions(suite.precisions.get(model, options.precision), device)
+        cases_of_model = []
         for processes, precision in product(options.processes, precisions):
             policy, size = choose_batch(loaded, options, device, model, params, precision)
             limit = options.memory_limit_bytes or (default_limit(device) if policy in {"max", "fastest"} else None)
@@ -115,12 +116,14 @@ def cases_of(
                 memory_limit_bytes=limit,
                 refusal=_refusal(loaded, device, precision, processes * options.nodes),
             )
-            case = _asked(suite, case)
-            cases.append(case)
-            # Not in quick mode, which decides nothing.
-            twin = policy == "max" and precision != "fp32" and "fp32" in precisions and options.mode != "quick"
-            if twin and not case.refusal:
-                cases.append(replace(case, batch_policy="max-fp32"))
+            cases_of_model.append(_asked(suite, case))
+        cases += cases_of_model
+        if "fp32" in precisions and options.mode != "quick":  # which decides nothing
+            cases += [
+                replace(case, batch_policy="max-fp32")
+                for case in cases_of_model
+                if case.batch_policy == "max" and case.precision != "fp32" and not case.refusal
+            ]
     return cases
 
 

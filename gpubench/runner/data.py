@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.console import Console
-
 from gpubench.data import datasets
 from gpubench.errors import UserError
+from gpubench.printed import Say
 from gpubench.runner.cases import ModelRecipe
 from gpubench.runner.options import Options
 from gpubench.suite.suite import Suite
@@ -23,18 +22,18 @@ class Data:
     """None if nothing is read from disk."""
 
 
-def find_data(recipes: Sequence[ModelRecipe], options: Options, console: Console) -> dict[str, Data]:
+def find_data(recipes: Sequence[ModelRecipe], options: Options, say: Say) -> dict[str, Data]:
     """Return the data of each suite by its name; prints what is missing and downloads it."""
     data_of_suites: dict[str, Data] = {}
     for recipe in recipes:
         name = recipe.suite.name
         if name not in data_of_suites:
-            data_of_suites[name] = _data_of(recipe.suite.suite, options, console)
+            data_of_suites[name] = _data_of(recipe.suite.suite, options, say)
     return data_of_suites
 
 
 def suited(
-    recipes: Sequence[ModelRecipe], data: Mapping[str, Data], options: Options, device_kind: str, console: Console
+    recipes: Sequence[ModelRecipe], data: Mapping[str, Data], options: Options, device_kind: str, say: Say
 ) -> list[ModelRecipe]:
     """Return the recipes, in a quick run with the parameters that suit data and device; prints each and its reason.
 
@@ -57,11 +56,11 @@ def suited(
             suite.check(recipe.params, of_suite.folder, of_suite.name)
         changed_recipes.append(recipe)
     for line in sorted(told):
-        console.print(line, markup=False, soft_wrap=True)
+        say(line)
     return changed_recipes
 
 
-def _data_of(suite: Suite, options: Options, console: Console) -> Data:
+def _data_of(suite: Suite, options: Options, say: Say) -> Data:
     wanted = suite.data
     if not wanted:
         return Data("")
@@ -71,14 +70,11 @@ def _data_of(suite: Suite, options: Options, console: Console) -> Data:
     if folder is None and options.mode == "quick":
         fetch = f"`gpubench data fetch {' '.join(wanted)}` downloads it"
         advice = "--data DIR reads your data" if set(wanted) & set(datasets.TREES) else fetch
-        console.print(
-            f"no {' or '.join(wanted)} on this machine: using synthetic data, as the rows tell ({advice})",
-            markup=False,
-        )
+        say(f"no {' or '.join(wanted)} on this machine: using synthetic data, as the rows tell ({advice})")
         return Data("synthetic")
     if folder is None:
         for dataset in wanted:
-            console.print(_missing(dataset), markup=False, soft_wrap=True)
+            say(_missing(dataset))
             folder = None if options.dry_run else datasets.fetch(dataset)
     if folder is None:
         return Data("+".join(wanted))
@@ -86,7 +82,7 @@ def _data_of(suite: Suite, options: Options, console: Console) -> Data:
     for dataset, name in zip(wanted, names, strict=True):
         if name != dataset:
             note = f"{folder}: not the official {dataset}; rows say data={name}"
-            console.print(note, markup=False, soft_wrap=True)
+            say(note)
     return Data("+".join(names), folder)
 
 
@@ -101,19 +97,19 @@ def _missing(dataset: str) -> str:
     )
 
 
-def find_weights(recipes: Sequence[ModelRecipe], options: Options, console: Console) -> dict[tuple[str, str], str]:
+def find_weights(recipes: Sequence[ModelRecipe], options: Options, say: Say) -> dict[tuple[str, str], str]:
     """Return the pretrained weights of each (suite, model); `random` if they are not available."""
     weights: dict[tuple[str, str], str] = {}
     for recipe in recipes:
         name_of, model = recipe.suite.suite.weights, recipe.model
         name = name_of(model, recipe.params) if name_of else ""
         if name:
-            there = _has_weights(name, model, options, console)
+            there = _has_weights(name, model, options, say)
             weights[recipe.suite.name, model] = datasets.weights_row_name(name, options.weights) if there else "random"
     return weights
 
 
-def _has_weights(name: str, model: str, options: Options, console: Console) -> bool:
+def _has_weights(name: str, model: str, options: Options, say: Say) -> bool:
     """Return whether a run has these weights. Downloads them, except in quick runs; prints a note if it has none."""
     path = datasets.locate_weights(name, options.weights)
     if path or options.dry_run:
@@ -122,12 +118,11 @@ def _has_weights(name: str, model: str, options: Options, console: Console) -> b
         try:
             datasets.fetch(name)
         except UserError as error:
-            console.print(str(error), markup=False)
+            say(str(error))
         else:
             return True
-    console.print(
+    say(
         f"{model}: no pretrained weights on this machine, so it starts from random ones. Its rows say weights=random"
-        " and have no accuracy. Give --weights DIR to use yours.",
-        markup=False,
+        " and have no accuracy. Give --weights DIR to use yours."
     )
     return False

@@ -1,4 +1,4 @@
-"""The lines before a run: how many trials, how long they take, on which data, and what cannot run."""
+"""How long a run takes: the forecast before its first trial, and the corrections after its trials. For rounds.py."""
 
 import time
 from collections import Counter
@@ -15,94 +15,101 @@ TRIAL_SECONDS = {"sampled": (30.0, 45.0), "quick": (15.0, 30.0)}
 """Typical seconds of a trial on a CPU and on an accelerator, with start and warm-up (benchmarks/card_time.py)."""
 START_SECONDS = 8.0
 """For starting up: asking torch for its devices, and importing the suites."""
-MISTOLD = 1.3
-"""Factor by which a forecast may be wrong before a new one is printed."""
 SEARCH_SECONDS = {"sampled": 100.0, "quick": 25.0}
 """Typical seconds of a batch search."""
-LEAST_SECONDS = 10.0
-"""A rest that is shorter is not announced."""
 WARMING_SECONDS = 60.0
 """For warming an accelerator and measuring its peaks."""
+MISTOLD = 1.3
+"""Factor by which a forecast may be wrong before a new one is printed."""
+LEAST_SECONDS = 10.0
+"""A rest that is shorter is not announced."""
 
 
-def forecast(left: Sequence[Trial], searches: int, options: Options, now: datetime) -> list[str]:
-    """Return the lines on the trials that are left and on the `searches` for a batch before them.
-
-    How long a step takes is unknown before the first trial. So the lines have the typical time of a sampled trial, and
-    no time for a full one.
-    """
-    running = [trial.case for trial in left if not trial.case.refusal]
-    limit = options.limit_seconds(options.mode)
-    stop = f" Trials stop at {duration(round(limit))} (--time-limit)." if limit else ""
-    what = "whole run" if options.mode == "full" else "trial"
-    parts = [f"{len(running)} {what}{'s' * (len(running) != 1)}{' or more' * bool(options.until)}"]
-    parts[0] += f" and {searches} batch search{'es' * (searches > 1)}" if searches else ""
-    lines = []
-    if options.mode == "full":
-        note = "The time of a whole run is known after the first one."
-    else:
-        least = typical_seconds(running, searches, options)
-        most = max(least, (options.budget_seconds or 0.0) if options.until else 0.0)
-        last = now + timedelta(seconds=most)
-        # A step of ResNet-152 on a CPU takes 100 times as long as one of ResNet-18 on small images.
-        slow = options.mode == "sampled" and any(case.device == "cpu" for case in running)
-        note = "Slow models may take longer."
-        if slow:
-            note = "Large models take hours on a CPU. A forecast follows the first trial."
-        parts[0] += f", {'at least' if slow else 'about'} {duration(round(least))}"
-        parts[0] += f" to {duration(round(most))}" * (most > least)
-        parts.append(f"ends {'after' if slow else 'about'} {moment(last, now)}")
-    parts[1:1] = [f"data: {data}" for data in [data_of(running)] if data]
-    if running:
-        lines = ["; ".join(parts), note + stop]
-    for reason, count in Counter(trial.case.refusal for trial in left if trial.case.refusal).items():
-        lines.append(f"{count} case{'s' * (count > 1)} cannot run: {reason}")
-    return lines
-
-
-def search_seconds(options: Options) -> float:
-    """Return the typical seconds of a batch search."""
-    return SEARCH_SECONDS["quick" if options.mode == "quick" else "sampled"]
-
-
-def typical_seconds(cases: Sequence[Case], searches: int, options: Options) -> float:
-    """Return the typical seconds of these trials, with searches and warming."""
-    on_card = [case.device != "cpu" for case in cases]
-    seconds = sum(TRIAL_SECONDS[options.mode][card] for card in on_card)
-    warming = WARMING_SECONDS if any(on_card) and options.mode != "quick" else 0.0  # a quick run warms no card
-    return START_SECONDS + seconds + searches * search_seconds(options) + warming
-
-
-class TimeLeft:
-    """The time that the rest of a run takes, from the trials so far.
+class Forecast:
+    """Forecasts the time of a run's trials: typical times at first, then the times of similar trials of this run.
 
     Args:
-        told_seconds: what was printed before the run; None if nothing was.
+        options: those of the run.
+        slowdown: factor by which other programs make trials on the CPU longer.
     """
 
-    def __init__(self, told_seconds: float | None) -> None:
-        self._told_end = None if told_seconds is None else time.monotonic() + told_seconds
+    def __init__(self, options: Options, slowdown: float = 1.0) -> None:
+        self._options, self._slowdown = options, slowdown
         self._seconds: dict[str, list[float]] = {}
+        """Seconds of finished trials: of a case, of a model, and of all trials (empty key)."""
+        self.end: float | None = None
+        """When the run ends, as printed last, on time.monotonic's clock; None if nothing was printed."""
+
+    def lines(self, left: Sequence[Trial], searches: int, now: datetime) -> list[str]:
+        """Return the lines before a run: the trials that are `left` with their data and time, and what cannot run.
+
+        No step is timed yet, so the time is a typical one. A full run has none: its epochs differ too much.
+        """
+        options, running = self._options, [trial.case for trial in left if not trial.case.refusal]
+        limit = options.limit_seconds(options.mode)
+        stop = f" Trials stop at {duration(round(limit))} (--time-limit)." if limit else ""
+        what = "whole run" if options.mode == "full" else "trial"
+        count = f"{len(running)} {what}{'s' * (len(running) != 1)}{' or more' * bool(options.until)}"
+        count += f" and {searches} batch search{'es' * (searches > 1)}" if searches else ""
+        data = f"data: {data_of(running)}" if data_of(running) else ""
+        end = ""
+        if options.mode == "full":
+            note = "The time of a whole run is known after the first one."
+        else:
+            least = self._typical_seconds(running, searches)
+            most = max(least, options.budget_seconds or 0.0)
+            last = now + timedelta(seconds=most)
+            # A step of ResNet-152 on a CPU takes 100 times as long as one of ResNet-18 on small images.
+            slow = options.mode == "sampled" and any(case.device == "cpu" for case in running)
+            note = "Slow models may take longer."
+            if slow:
+                note = "Large models take hours on a CPU. A forecast follows the first trial."
+            count += f", {'at least' if slow else 'about'} {duration(round(least))}"
+            count += f" to {duration(round(most))}" * (most > least)
+            end = f"ends {'after' if slow else 'about'} {moment(last, now)}"
+            self.end = None if options.until else time.monotonic() + least
+        lines = ["; ".join(filter(None, [count, data, end])), note + stop] if running else []
+        for reason, number in Counter(trial.case.refusal for trial in left if trial.case.refusal).items():
+            lines.append(f"{number} case{'s' * (number > 1)} cannot run: {reason}")
+        return lines
 
     def add(self, case: Case, seconds: float) -> None:
         """Note how long a trial of the case took."""
-        for key in (case.label, f"{case.suite} {case.model}", ""):
+        for key in _keys(case):
             self._seconds.setdefault(key, []).append(seconds)
 
-    def news(self, waiting: Sequence[Case], now: datetime, search_seconds: float = 0.0) -> str:
-        """Return how long the `waiting` trials and searches take; empty if that was printed already, within 30%."""
-        left = search_seconds + sum(fmean(self._of(case)) for case in waiting)
-        moment_now = time.monotonic()
-        told = None if self._told_end is None else self._told_end - moment_now
+    def news(self, waiting: Sequence[Case], searches: int, now: datetime) -> str:
+        """Return how long the `waiting` trials and searches take; empty if that was printed already, within 30%.
+
+        Only after a first `add`.
+        """
+        left = searches * self._search_seconds + sum(self._seconds_of(case) for case in waiting)
+        told = None if self.end is None else self.end - time.monotonic()
         if left < LEAST_SECONDS or (told is not None and told / MISTOLD <= left <= told * MISTOLD):
             return ""
-        self._told_end = moment_now + left
+        self.end = time.monotonic() + left
         return f"about {duration(round(left))} left; ends about {moment(now + timedelta(seconds=left), now)}"
 
-    def _of(self, case: Case) -> list[float]:
-        """Return the seconds of the trials that are most like the case."""
-        keys = (case.label, f"{case.suite} {case.model}", "")
-        return next(self._seconds[key] for key in keys if key in self._seconds)
+    def _seconds_of(self, case: Case) -> float:
+        """Return the mean seconds of the trials that are most like the case."""
+        return next(fmean(self._seconds[key]) for key in _keys(case) if key in self._seconds)
+
+    @property
+    def _search_seconds(self) -> float:
+        return SEARCH_SECONDS["quick" if self._options.mode == "quick" else "sampled"]
+
+    def _typical_seconds(self, cases: Sequence[Case], searches: int) -> float:
+        """Return the typical seconds of these trials, with starting up, searches and warming."""
+        on_cpu, on_card = TRIAL_SECONDS[self._options.mode]
+        cards = sum(case.device != "cpu" for case in cases)
+        seconds = cards * on_card + (len(cases) - cards) * on_cpu * self._slowdown
+        warming = WARMING_SECONDS if cards and self._options.mode != "quick" else 0.0  # a quick run warms no card
+        return START_SECONDS + seconds + searches * self._search_seconds + warming
+
+
+def _keys(case: Case) -> tuple[str, str, str]:
+    """Return the keys of the case's times, the most specific first."""
+    return case.label, f"{case.suite} {case.model}", ""
 
 
 def data_of(cases: Iterable[Case]) -> str:

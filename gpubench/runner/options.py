@@ -9,6 +9,8 @@ SAMPLED_REPEATS = 6
 """Fewest trials a side at which the Mann-Whitney test can decide after Holm's correction (docs/method.md)."""
 SAMPLED_LIMIT_SECONDS = 1800.0
 """Default time limit of a sampled trial."""
+RANKED_SUITE, RANKED_MODELS = "reference", ("resnet50",)
+"""What ranks a card among published ones, because others publish its rate."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Options:
     tensorboard: Path | None = None
     """Folder for TensorBoard events."""
     dry_run: bool = False
+    rank: bool = False
+    """End with a trial of RANKED_SUITE in mixed precision, if the device is a card."""
     soak: bool = True
     """Warm accelerators before the first trial."""
     peaks: bool = True

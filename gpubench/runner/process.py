@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,6 @@ import psutil
 
 from gpubench.errors import UserError
 from gpubench.hardware.environment import TorchFacts
-from gpubench.runner import scratch
 
 Message = Mapping[str, Any]
 """A message between parent and child: data for JSON."""
@@ -99,19 +99,8 @@ class Outcome:
         return f"; it printed: {self.tail}" if self.tail else ""
 
 
-class RunChild(Protocol):
-    """Runs a task and returns how it ended: `run_child`, or a replacement in tests."""
-
-    def __call__(
-        self,
-        task: Message,
-        *,
-        on_event: Callable[[Message], None] = ...,
-        on_output: Callable[[str], None] = ...,
-        on_wake: Callable[[int], Message | None] = ...,
-        time_limit_seconds: float | None = ...,
-        resident_limit_bytes: int | None = ...,
-    ) -> Outcome: ...
+RunChild = Callable[..., Outcome]
+"""Runs a task and returns how it ended: `run_child`, `Templates`, or a replacement in tests."""
 
 
 def run_child(
@@ -132,7 +121,7 @@ def run_child(
     `start` starts the child; without it the child is a new process.
     """
     began = time.monotonic()
-    with scratch.folder() as folder:
+    with temporary_folder() as folder:
         started = start() if start else start_fresh()
         child = started.child
         with started.channel, started.lifeline:
@@ -154,6 +143,14 @@ def run_child(
         peak_resident_bytes=watch.peak_resident_bytes or None,
         start=started.start,
     )
+
+
+def temporary_folder() -> "tempfile.TemporaryDirectory[str]":
+    """Make a folder that is removed at the end of a `with` block; raises UserError."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="gpubench-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise UserError(f"no temporary folder can be made ({error.strerror}); make room or set TMPDIR") from None
 
 
 def start_fresh(output: int = subprocess.PIPE) -> Started:

@@ -20,10 +20,10 @@ class TrialProgress:
 
     def __init__(self) -> None:
         self.total = 0
+        self.end: float | None = None
+        """When the run ends, on time.monotonic's clock; None if that is unknown."""
         self._console = Screen(stderr=True)
         self._done = 0
-        self._timed = 0
-        self._spent = 0.0
         self._started = self._logged = time.monotonic()
         self._label = ""
         self._bar = Progress(
@@ -70,7 +70,7 @@ class TrialProgress:
             description=shown(f"{self._done + 1}/{self.total} {label}"),
             completed=self._done,
             rate="starting",
-            left=self._left(0.0),
+            left=self._left,
         )
 
     def lap(self, event: Message) -> None:
@@ -78,9 +78,7 @@ class TrialProgress:
         fraction = float(event.get("fraction") or 0.0)
         rate = event.get("rate")
         rate_text = f"{event.get('phase', '')} {rate:,.1f} {self._unit}/s" if rate else ""
-        self._bar.update(
-            self._task, completed=self._done + min(0.99, fraction), rate=shown(rate_text), left=self._left(fraction)
-        )
+        self._bar.update(self._task, completed=self._done + min(0.99, fraction), rate=shown(rate_text), left=self._left)
         now = time.monotonic()
         if self._bar.disable and fraction and now - self._logged > LOG_SECONDS:
             self._logged = now
@@ -94,40 +92,33 @@ class TrialProgress:
         """Print the line of a finished trial; return its seconds, without what came before `start`."""
         seconds = time.monotonic() - self._started
         self._done += 1
-        self._timed += not trial.case.refusal
-        self._spent += seconds
         self._bar.update(self._task, completed=self._done)
         self.say(f"[{self._done}/{self.total}] {trial.case.label}: {describe(row, self._unit)}")
         return seconds
 
-    def _left(self, fraction: float) -> str:
-        if self._timed == 0:
-            return ""
-        spent = self._spent + (time.monotonic() - self._started if fraction else 0.0)
-        return f"{duration(round(spent / (self._timed + fraction) * (self.total - self._done - fraction)))} left"
+    @property
+    def _left(self) -> str:
+        left = round(self.end - time.monotonic()) if self.end is not None else 0
+        return f"{duration(left)} left" if left > 0 else ""
 
 
 class FirstRatios:
     """Compares each precision with fp32 as soon as both have a trial of a model."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[str, str, int], dict[str, Row]] = {}
-        """Row of the first trial by precision, for each suite and model, device and number of processes."""
+        self._rows: dict[tuple[str, str, str, int], dict[str, Row]] = {}
+        """Row of the first trial by precision, for each suite, model, device and number of processes."""
 
     def after(self, case: Case, row: Row) -> list[str]:
         """Return the ratios that the trial of this row made known, each as a line."""
-        model = f"{case.suite} {case.model}"
-        rows = self._rows.setdefault((model, case.device, case.processes), {})
+        rows = self._rows.setdefault((case.suite, case.model, case.device, case.processes), {})
         is_twin = case.batch_policy == "max-fp32"  # it repeats a precision at another batch
         if row.status != "ok" or not row.samples_per_second or case.precision in rows or is_twin:
             return []
         rows[case.precision] = row
-        new = rows if case.precision == "fp32" else {case.precision}
-        return [
-            f"{model} on {case.device}: {_first_ratio(rows[precision], rows['fp32'])}"
-            for precision in new
-            if precision != "fp32" and "fp32" in rows
-        ]
+        fp32 = rows.get("fp32")
+        others = [other for other in rows.values() if other is not fp32 and row in (other, fp32)]
+        return [f"{case.suite} {case.model} on {case.device}: {_first_ratio(other, fp32)}" for other in others if fp32]
 
 
 def _first_ratio(row: Row, fp32: Row) -> str:

@@ -18,10 +18,10 @@ from gpubench.suite.trial import FINISHED, Case, Trial
 
 
 class EarlierRun:
-    """The rows of an earlier run in the same file."""
+    """The rows of an earlier run in the file of this run; none if there is no such file."""
 
     def __init__(self, path: Path) -> None:
-        loaded = load([path])
+        loaded = load([path] if path.exists() and path.stat().st_size else [])
         self.path = path
         self.problems = loaded.problems
         self.frame: pd.DataFrame = loaded.frame

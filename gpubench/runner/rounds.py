@@ -6,42 +6,38 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import count, islice
+from itertools import count
 from statistics import median
 
 from gpubench.interval import drifts, median_interval
 from gpubench.rows.row import Row
 from gpubench.runner.batch.batches import CaseBatches
-from gpubench.runner.forecast import TimeLeft, forecast, search_seconds, typical_seconds
+from gpubench.runner.forecast import Forecast
 from gpubench.runner.progress import FirstRatios, TrialProgress
 from gpubench.runner.resume import EarlierRun
 from gpubench.runner.session import Session
 from gpubench.suite.trial import FINISHED, Case, Trial
 
 
-def endless_rounds(cases: Sequence[Case], seed: int) -> Iterator[list[Trial]]:
-    """Yield rounds without end: every case once, in a new random order, so that drift affects all cases equally.
+def round_of(cases: Sequence[Case], index: int, seed: int) -> list[Trial]:
+    """Return the trials of a round: every case once, in a random order of its own, so that drift affects all equally.
 
     The first round has the models in the suite's order, so that the first ratio comes soon. Trials of one round share a
     seed: they see the data in the same order.
     """
-    generator = random.Random(seed)
-    models = list(dict.fromkeys((case.suite, case.model) for case in cases))
-    for index in count():
-        trials = [Trial(case, index, seed + index) for case in cases if not case.refusal]
-        if index:
-            generator.shuffle(trials)
-        else:
-            trials.sort(key=lambda trial: models.index((trial.case.suite, trial.case.model)))
-        yield trials
+    trials = [Trial(case, index, seed + index) for case in cases if not case.refusal]
+    if index:
+        random.Random(f"{seed} {index}").shuffle(trials)
+    else:
+        models = list(dict.fromkeys((case.suite, case.model) for case in cases))
+        trials.sort(key=lambda trial: models.index((trial.case.suite, trial.case.model)))
+    return trials
 
 
 def schedule(cases: Sequence[Case], number: int, seed: int) -> list[Trial]:
     """Return the trials of the first `number` rounds. Refused cases come once, first."""
-    trials = [Trial(case, 0, seed) for case in cases if case.refusal]
-    for trials_of_round in islice(endless_rounds(cases, seed), number):
-        trials += trials_of_round
-    return trials
+    refused = [Trial(case, 0, seed) for case in cases if case.refusal]
+    return refused + [trial for index in range(number) for trial in round_of(cases, index, seed)]
 
 
 class Rounds:
@@ -49,7 +45,7 @@ class Rounds:
 
     Args:
         session: the run.
-        earlier: the rows of an earlier run in the same file, or None.
+        earlier: the rows of an earlier run in the same file.
         batches: sets the batch of each case.
         progress: gets the number of trials.
         check: called before each trial; raises KeyboardInterrupt if the run was stopped.
@@ -58,24 +54,23 @@ class Rounds:
     def __init__(
         self,
         session: Session,
-        earlier: EarlierRun | None,
+        earlier: EarlierRun,
         batches: CaseBatches,
         progress: TrialProgress,
         check: Callable[[], None],
     ) -> None:
         self._cases, self._options, self._path, self._earlier = session.cases, session.options, session.path, earlier
         self._batches, self._progress, self._check = batches, progress, check
-        begun = earlier.rounds if self._options.until and earlier else 0
-        self._number = max(
-            self._options.rounds, begun
-        )  # with --until a started round is finished, so that all cases have as many trials
-        self._planned = schedule(self._cases, self._number, self._options.seed)
-        self._left = [trial for trial in self._planned if not (earlier and earlier.has(trial))]
-        self._times: dict[str, list[float]] = {}
+        # With --until a started round is finished, so that all cases have as many trials.
+        self._number = max(self._options.rounds, earlier.rounds if self._options.until else 0)
+        planned = schedule(self._cases, self._number, self._options.seed)
+        self._left = [trial for trial in planned if not earlier.has(trial)]
+        self._done_before = len(planned) - len(self._left)
+        self._seconds: dict[str, list[float]] = {}
         """Seconds of the ok trials, by the label of their case."""
         self._waiting: list[Trial] = []
         """The running trial and the planned ones after it."""
-        self._time_left = TimeLeft(None)
+        self._forecast = Forecast(session.options, session.slowdown)
         self._first_ratios = FirstRatios()
         self.statuses: list[str] = []
         """Statuses of the finished trials of this run."""
@@ -84,39 +79,25 @@ class Rounds:
 
     def outlook(self) -> list[str]:
         """Return the lines before a run: which trials are done, how many are left, and how long they take."""
-        done, left = self.done_before, self._with_batches(self._left)
+        done, left = self._done_before, self._with_batches(self._left)
         if not left and not self._options.until:
             return [f"{self._path}: all trials are done"]
         lines = [f"{done} of {done + len(left)} trials are already in {self._path}; {len(left)} to do"] if done else []
-        waiting = {id(trial.case): trial.case for trial in left}.values()
-        searches = [case for case in waiting if self._batches.to_search(case)]
-        running = [trial.case for trial in left if not trial.case.refusal]
-        known = self._options.mode != "full" and not self._options.until
-        self._time_left = TimeLeft(typical_seconds(running, len(searches), self._options) if known else None)
-        return lines + forecast(left, len(searches), self._options, datetime.now())
-
-    @property
-    def done_before(self) -> int:
-        """Number of planned trials that an earlier run has finished."""
-        return len(self._planned) - len(self._left)
-
-    @property
-    def statuses_before(self) -> list[str]:
-        """Statuses of the finished trials of an earlier run."""
-        return [status for case in self._cases if self._earlier for status in self._earlier.statuses_of(case)]
+        lines += self._forecast.lines(left, self._searches(left), datetime.now())
+        self._progress.end = self._forecast.end
+        return lines
 
     def __iter__(self) -> Iterator[Trial]:
         """Yield each trial in turn; call `finished` with it before the next one."""
-        self._read_times()
+        for case in filter(None, map(self._batches.so_far, self._cases)):
+            self._seconds[case.label] = self._earlier.seconds_of(case)
         for trials in self._rounds():
             self._waiting = self._with_batches(trials)
             self._progress.expect(len(self._waiting))
             self.planned_cases = [trial.case for trial in self._waiting if not trial.case.refusal]
             while self._waiting:
                 self._check()
-                # One assignment: a signal between two would lose a trial.
-                trial, self._waiting = self._batches.next_of(self._waiting)
-                if trial:
+                if trial := self._batches.ready(self._waiting[0]):
                     yield trial
                 else:
                     self._waiting = self._waiting[1:]
@@ -126,18 +107,17 @@ class Rounds:
         """Note that the trial has its row."""
         seconds = self._progress.finish(trial, row)
         self.statuses.append(row.status)
-        times = self._times.setdefault(trial.case.label, [])
         if row.status == "ok" and row.seconds is not None:
-            times.append(row.seconds)
+            self._seconds.setdefault(trial.case.label, []).append(row.seconds)
         self._waiting = self._waiting[1:]
         for ratio in self._first_ratios.after(trial.case, row) if self._waiting else ():
             self._progress.say(ratio)
         if not trial.case.refusal:
-            self._time_left.add(trial.case, seconds)
+            self._forecast.add(trial.case, seconds)
             waiting = [waiting_trial.case for waiting_trial in self._waiting if not waiting_trial.case.refusal]
-            searches = len({case.label for case in waiting if self._batches.to_search(case)})
-            if news := self._time_left.news(waiting, datetime.now(), searches * search_seconds(self._options)):
+            if news := self._forecast.news(waiting, self._searches(self._waiting), datetime.now()):
                 self._progress.say(news)
+            self._progress.end = self._forecast.end
 
     def unfinished(self) -> list[Trial]:
         """Return the trials that are not finished, with the batches that were found, for a later run."""
@@ -145,37 +125,32 @@ class Rounds:
 
     def tally(self, unfinished: Sequence[Trial]) -> str:
         """Return how many trials of the run are finished, in words."""
-        finished = self.done_before + sum(status in FINISHED for status in self.statuses)
-        return f"{finished} of {self.done_before + len(self.statuses) + len(unfinished)} trials"
+        finished = self._done_before + sum(status in FINISHED for status in self.statuses)
+        return f"{finished} of {self._done_before + len(self.statuses) + len(unfinished)} trials"
+
+    def _searches(self, trials: Sequence[Trial]) -> int:
+        """Return the number of batch searches before these trials."""
+        return len({trial.case.label for trial in trials if self._batches.to_search(trial.case)})
 
     def _with_batches(self, trials: Sequence[Trial]) -> list[Trial]:
         """Return the trials with the batches found so far, without twins that equal another case."""
         return [replace(trial, case=case) for trial in trials if (case := self._batches.so_far(trial.case))]
 
-    def _read_times(self) -> None:
-        for case in self._cases:
-            current = self._batches.so_far(case)
-            if self._earlier and current and (seconds := self._earlier.seconds_of(current)):
-                self._times[current.label] = seconds
-
     def _rounds(self) -> Iterator[list[Trial]]:
         """Yield the planned rounds as one; then, with --until, one more at a time until a reason to stop."""
-        options, number = self._options, self._number
-        started = time.monotonic()
+        options, started = self._options, time.monotonic()
         yield self._left
-        if not options.until:
-            return
-        for trials in islice(endless_rounds(self._cases, options.seed), number, None):
+        for index in count(self._number) if options.until else ():
             # Cases without a time fail in every round, or equal another case.
-            extra = [trial for trial in self._with_batches(trials) if self._times.get(trial.case.label)]
+            trials = self._with_batches(round_of(self._cases, index, options.seed))
+            trials = [trial for trial in trials if self._seconds.get(trial.case.label)]
             spent = time.monotonic() - started
-            needed = spent + spent / max(1, len(self.statuses)) * len(extra)
-            if why := why_stop(self._times, options.until, options.budget_seconds, needed):
-                self._progress.say(f"stopped after {number} rounds: {why}")
+            needed = spent + spent / max(1, len(self.statuses)) * len(trials)
+            if why := why_stop(self._seconds, options.until or 0.0, options.budget_seconds, needed):
+                self._progress.say(f"stopped after {index} rounds: {why}")
                 return
-            number += 1
-            self._progress.say(f"round {number}: {count_narrow(widths_of(self._times), options.until)}")
-            yield extra
+            self._progress.say(f"round {index + 1}: {count_narrow(widths_of(self._seconds), options.until or 0.0)}")
+            yield trials
 
 
 def half_width(seconds: Sequence[float]) -> float:

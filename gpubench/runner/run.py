@@ -3,22 +3,20 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from rich.console import Console
-
-from gpubench.console import Screen
+from gpubench import printed
 from gpubench.errors import UserError
 from gpubench.hardware import environment as env
 from gpubench.hardware import host
+from gpubench.printed import Say
 from gpubench.rows.row import Row
 from gpubench.rows.write import RowsFile
-from gpubench.runner import scratch
 from gpubench.runner.batch.batches import CaseBatches
 from gpubench.runner.cases import recipes_of
 from gpubench.runner.cluster.machines import run_as_one_of
 from gpubench.runner.cluster.nodes import NodeLost, Nodes
 from gpubench.runner.devices import DeviceLost, lost_device
 from gpubench.runner.measure import Measure
-from gpubench.runner.options import SAMPLED_REPEATS, Options
+from gpubench.runner.options import RANKED_SUITE, SAMPLED_REPEATS, Options
 from gpubench.runner.process import RunChild, check_imports, describe
 from gpubench.runner.progress import TrialProgress
 from gpubench.runner.record import Setting, row_of
@@ -40,16 +38,14 @@ LOST = frozenset({"failed", "timed_out"})
 
 def run(
     options: Options,
-    console: Console | None = None,
+    say: Say = lambda line: printed.say(line, err=True),
     run_child: RunChild | None = None,
 ) -> RunSummary:
     """Run all trials of `options` and append a row for each; returns a summary.
 
     Only child processes use a device; `run_child` starts one per call, by default (see Templates) a fork on a card.
     """
-    console = console or Screen(stderr=True)
-    scratch.sweep()
-    with Interrupts() as interrupts, Templates() as templates:
+    with Interrupts() as interrupts, Templates(options.time_limit_seconds) as templates:
         run_child = run_child or templates
         try:
             user_suites = [name for name in options.suites if name not in files.built_in_names()]
@@ -57,32 +53,34 @@ def run(
             loaded = files.find_all(options.suites)
             recipes_of(options, loaded)  # an unknown name is an error before torch is imported
             facts = describe(run_child) if any(suite.suite.torch for suite in loaded) else env.cpu_facts()
-            session = open_session(options, loaded, facts, console)
+            session = open_session(options, loaded, facts, say)
             if options.dry_run:
-                return show(session, console, run_child)
+                return show(session, say, run_child)
             if options.nodes == 1:
-                return lead(session, console, run_child, interrupts)
+                return lead(session, say, run_child, interrupts)
             terms = terms_of(session.cases, list(session.devices.values()), session.environment)
             with Nodes(options.nodes, options.rendezvous, terms, options.time_limit_seconds) as nodes:
                 return run_as_one_of(
-                    nodes, session, console, run_child, lambda child: lead(session, console, child, interrupts)
+                    nodes, session, say, run_child, lambda child: lead(session, say, child, interrupts)
                 )
         except KeyboardInterrupt:
-            console.print("\nstopped before the first trial: no row was added", markup=False)
+            say("")
+            say("stopped before the first trial: no row was added")
             return RunSummary(INTERRUPTED)
 
 
-def show(session: Session, console: Console, run_child: RunChild) -> RunSummary:
+def show(session: Session, say: Say, run_child: RunChild) -> RunSummary:
     """Print the plan of a run; measures nothing."""
-    runner = TrialRunner(session, read_earlier(session, console), run_child)
-    console.print(subject_of(session), markup=False, soft_wrap=True)
+    runner = TrialRunner(session, read_earlier(session, say), run_child)
+    for line in subject_of(session):
+        say(line)
     print_plan(session.cases, session.options, session.path, runner.rounds.outlook())
     return RunSummary(0)
 
 
 def lead(
     session: Session,
-    console: Console,
+    say: Say,
     run_child: RunChild,
     interrupts: Interrupts | None = None,
 ) -> RunSummary:
@@ -91,63 +89,60 @@ def lead(
     The file is locked until the run ends. Raises Rescued if the file was removed or the disk is full.
     """
     with RowsFile(session.path) as file:
-        for note in file.notes:
-            console.print(note, markup=False, soft_wrap=True)
-        console.print(subject_of(session), markup=False, soft_wrap=True)
-        earlier = read_earlier(session, console)
-        runner = TrialRunner(check_host(session, console), earlier, run_child, interrupts)
-        if note := caveat_of(session):
-            console.print(note, markup=False)
-        for line in runner.rounds.outlook():
-            console.print(line, markup=False, soft_wrap=True)
-        return runner.run_all(file, console)
+        for line in [*file.notes, *subject_of(session)]:
+            say(line)
+        earlier = read_earlier(session, say)
+        runner = TrialRunner(check_host(session, say), earlier, run_child, interrupts)
+        for line in [*caveat_of(session), *runner.rounds.outlook()]:
+            say(line)
+        return runner.run_all(file, say)
 
 
-def read_earlier(session: Session, console: Console) -> EarlierRun | None:
-    """Return the rows of an earlier run in the file, if any; raises UserError if this run cannot resume it."""
-    if not session.path.exists() or session.path.stat().st_size == 0:
-        return None
+def read_earlier(session: Session, say: Say) -> EarlierRun:
+    """Return the rows of an earlier run in the file; raises UserError if this run cannot resume it."""
     earlier = EarlierRun(session.path)
     for problem in earlier.problems:
-        console.print(problem, markup=False)
+        say(problem)
     states = {device: session.card_state(device) for device in session.devices}
     earlier.check(session.cases, session.options, session.devices, states, session.environment)
     return earlier
 
 
-def check_host(session: Session, console: Console) -> Session:
-    """Return the session with the host's speed, and print what will affect the times."""
+def check_host(session: Session, say: Say) -> Session:
+    """Return the session with the host's speed and load, and print what will affect the times."""
     kinds = {device.kind for device in session.devices.values()}
     load = host.cpu_load(session.environment.cpu_count) if "cpu" in kinds else None
     environment = replace(session.environment, host_reference_seconds=host.reference_seconds())
     # The load average is no use: it includes a run that has just ended.
+    slowdown = load.slowdown() if load else 1.0
     if load and (others := load.others()) > host.SHARED_CPU:
-        console.print(f"The CPU is {others:.0%} busy: results will be slow and noisy.", markup=False)
+        say(f"The CPU is {others:.0%} busy: results will be slow and noisy.")
     if environment.switches and "cuda" in kinds:
-        console.print(f"set in the environment, and changes results: {environment.switches}", markup=False)
-    return replace(session, environment=environment)
+        say(f"set in the environment, and changes results: {environment.switches}")
+    return replace(session, environment=environment, slowdown=slowdown)
 
 
-def subject_of(session: Session) -> str:
-    """Return what will be measured, and on what."""
+def subject_of(session: Session) -> list[str]:
+    """Return the lines on what will be measured, and on what."""
     cards = ", ".join(dict.fromkeys(device.card for device in session.devices.values()))
     models = ", ".join(dict.fromkeys(case.model for case in session.cases))
     precisions = ", ".join(dict.fromkeys(case.precision for case in session.cases))
     what = f"{models} in {precisions} ({', '.join(session.suites)})"
     if session.options.device == "auto" and set(session.devices) == {"cpu"}:
         cores = session.environment.cpu_count
-        return f"No GPU found: this measures the CPU ({cards}, {cores} cores), which is far slower.\n{what}"
-    return f"{cards}: {what}"
+        return [f"No GPU found: this measures the CPU ({cards}, {cores} cores), which is far slower.", what]
+    return [f"{cards}: {what}"]
 
 
-def caveat_of(session: Session) -> str:
-    """Return what the run's trials are too few for; empty if they are enough."""
+def caveat_of(session: Session) -> list[str]:
+    """Return a line on what the run's trials are too few for; none if they are enough."""
     options = session.options
     if options.mode == "quick":
-        return "Quick mode: 3 timed steps per case, so times are rough."
+        unranked = " CPUs are not ranked." * (options.rank and RANKED_SUITE not in session.suites)
+        return [f"Quick mode: 3 timed steps per case, so times are rough.{unranked}"]
     if len(session.cases) > 1 and options.rounds < SAMPLED_REPEATS:
-        return f"{options.rounds} trial(s) per case: no verdict. It takes --repeats {SAMPLED_REPEATS}."
-    return ""
+        return [f"{options.rounds} trial(s) per case: no verdict. It takes --repeats {SAMPLED_REPEATS}."]
+    return []
 
 
 class TrialRunner:
@@ -155,13 +150,13 @@ class TrialRunner:
 
     Args:
         session: the run.
-        earlier: the rows of an earlier run in the same file, or None.
+        earlier: the rows of an earlier run in the same file.
         run_child: starts each process.
         interrupts: whether the run was stopped.
     """
 
     def __init__(
-        self, session: Session, earlier: EarlierRun | None, run_child: RunChild, interrupts: Interrupts | None = None
+        self, session: Session, earlier: EarlierRun, run_child: RunChild, interrupts: Interrupts | None = None
     ) -> None:
         self._session, self._earlier, self._run_child = session, earlier, run_child
         self._interrupts = interrupts or Interrupts()
@@ -170,8 +165,7 @@ class TrialRunner:
         self._batches = CaseBatches(
             session.suites,
             session.devices,
-            session.options,
-            earlier_row=earlier.batch_of if earlier else lambda case: None,
+            earlier_row=earlier.batch_of,
             measure=Measure(session, run_child, self._progress),
             say=self._progress.say,
         )
@@ -181,16 +175,16 @@ class TrialRunner:
         self._failures = 0
         """Failed trials in a row."""
 
-    def run_all(self, file: RowsFile, console: Console) -> RunSummary:
+    def run_all(self, file: RowsFile, say: Say) -> RunSummary:
         """Run every trial. Ctrl-C keeps the rows of finished trials and writes the others as interrupted."""
-        statuses = self.rounds.statuses
         try:
             with self._progress:
                 for trial in self.rounds:
                     self._run_one(trial, file)
         except (KeyboardInterrupt, NodeLost, DeviceLost) as stop:
-            return self._stopped(stop, file, console)
-        good = GOOD.issuperset([*self.rounds.statuses_before, *statuses])
+            return self._stopped(stop, file, say)
+        before = [status for case in self._session.cases for status in self._earlier.statuses_of(case)]
+        good = GOOD.issuperset([*before, *self.rounds.statuses])
         return RunSummary(0 if good else SOME_FAILED, self._session.path, frozenset(self._written))
 
     def _run_one(self, trial: Trial, file: RowsFile) -> None:
@@ -223,17 +217,17 @@ class TrialRunner:
         if lost:
             raise DeviceLost(lost)
 
-    def _stopped(self, stop: BaseException, file: RowsFile, console: Console) -> RunSummary:
+    def _stopped(self, stop: BaseException, file: RowsFile, say: Say) -> RunSummary:
         """Write a row for each trial that did not run, and print how to resume."""
         path, lost = self._session.path, not isinstance(stop, KeyboardInterrupt)
-        rest = self.rounds.unfinished()
-        option = "" if path == self._session.options.out else f" with --out {path}"
-        done = f"{self.rounds.tally(rest)} are in {path}; the same command{option} resumes"
-        status: Status = "failed" if isinstance(stop, NodeLost) else "interrupted"
-        why, now = Measurement(status, str(stop) or STOPPED), _now()
         with self._interrupts.held():
+            rest = self.rounds.unfinished()
+            option = "" if path == self._session.options.out else f" with --out {path}"
+            done = f"{self.rounds.tally(rest)} are in {path}; the same command{option} resumes"
+            status: Status = "failed" if isinstance(stop, NodeLost) else "interrupted"
+            why, now = Measurement(status, str(stop) or STOPPED), _now()
             file.append([self._row_of(trial, why, now) for trial in rest])
-        console.print(f"{stop}; {done}" if lost else f"\nstopped: {done}", markup=False, soft_wrap=True)
+            say(f"{stop}; {done}" if lost else f"stopped: {done}")
         return RunSummary(SOME_FAILED if lost else INTERRUPTED, path)
 
     def _row_of(self, trial: Trial, measurement: Measurement, started: str) -> Row:
@@ -242,7 +236,7 @@ class TrialRunner:
             device=session.devices[case.device],
             card=session.card_state(case.device),
             environment=session.environment,
-            session=session.options.session or (earlier and earlier.session_of(case)) or session.id,
+            session=session.options.session or earlier.session_of(case) or session.id,
             until=session.options.until,
             band=session.suites[case.suite].suite.projected_over_full,
             peak=self._warm_up.peak_of(case),

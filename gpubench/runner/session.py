@@ -2,11 +2,10 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from gpubench.console import Screen
@@ -15,12 +14,13 @@ from gpubench.hardware import environment as env
 from gpubench.hardware.readers import readers, state_of, with_free_memory
 from gpubench.hardware.state import CardState
 from gpubench.hardware.telemetry import CardReader
+from gpubench.printed import Say, say
 from gpubench.rows.params import params_text
 from gpubench.runner.cases import cases_of, choose_precisions, recipes_of
 from gpubench.runner.data import Data, find_data, find_weights, suited
 from gpubench.runner.devices import check_processes, choose_devices, with_devices
-from gpubench.runner.options import Options
-from gpubench.suite.files import LoadedSuite
+from gpubench.runner.options import RANKED_MODELS, RANKED_SUITE, Options
+from gpubench.suite.files import LoadedSuite, find
 from gpubench.suite.trial import Case
 
 QUICK = "quick"
@@ -44,6 +44,8 @@ class Session:
     """Data of each suite, by its name."""
     id: str = ""
     """Value of the column `session`."""
+    slowdown: float = 1.0
+    """Factor by which other programs made work on all CPUs longer before the first trial."""
 
     def card_state(self, device: str) -> CardState:
         """Return the current settings of the card."""
@@ -62,10 +64,10 @@ class RunSummary:
     """Sessions of the rows that it wrote; empty if it wrote none or was stopped."""
 
 
-def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.TorchFacts, console: Console) -> Session:
+def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.TorchFacts, say: Say) -> Session:
     """Return the session of these options; raises UserError.
 
-    `facts` is what a child reported about torch. Downloads missing data, with a note on `console`.
+    `facts` is what a child reported about torch. Downloads missing data, and prints a note with `say`.
     """
     recipes = recipes_of(options, loaded)
     all_devices = env.devices_of(facts)
@@ -77,11 +79,15 @@ def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.Tor
     devices = [with_free_memory(device, cards[device.device]) for device in devices]
     path = _out_file(options, loaded, devices)
     environment = env.environment_of(facts)
-    data = find_data(recipes, options, console)
-    recipes = suited(recipes, data, options, devices[0].kind, console)
-    weights = find_weights(recipes, options, console)
+    data = find_data(recipes, options, say)
+    recipes = suited(recipes, data, options, devices[0].kind, say)
+    weights = find_weights(recipes, options, say)
     names = {suite: suite_data.name for suite, suite_data in data.items()}
     cases = cases_of(recipes, options, devices, names, weights, environment.cpu_count)
+    if options.rank and devices[0].kind not in {"cpu", "mps"}:
+        reference = find(RANKED_SUITE)
+        cases += ranked_cases(reference, options, devices[0], environment.cpu_count)
+        loaded, data = [*loaded, reference], {**data, reference.name: Data("")}
     return Session(
         options=options,
         suites={suite.name: suite for suite in loaded},
@@ -93,6 +99,12 @@ def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.Tor
         data=data,
         id=options.session or secrets.token_hex(6),
     )
+
+
+def ranked_cases(suite: LoadedSuite, options: Options, device: env.Device, cpu_count: int) -> list[Case]:
+    """Return the case of `suite` whose rate is compared with those of published cards."""
+    options = replace(options, models=RANKED_MODELS, precision="mixed", batch=None, processes=(1,), settings={})
+    return cases_of(recipes_of(options, [suite]), options, [device], {suite.name: ""}, {}, cpu_count)
 
 
 def _out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence[env.Device]) -> Path:
@@ -121,13 +133,11 @@ def print_plan(cases: Sequence[Case], options: Options, path: Path, outlook: Seq
     for case in cases:
         batch = str(case.batch_size or case.batch_policy)
         table.add_row(case.suite, case.model, case.precision, batch, case.device, case.data, case.refusal)
-    console = Screen()
-    console.print(table)
+    Screen().print(table)
     models: dict[tuple[str, str], list[str]] = {}
     for case in cases:
         names = models.setdefault((case.suite, params_text(case.params)), [])
         names += [case.model] * (case.model not in names)
     for (suite, params), names in models.items():
-        console.print(f"{suite} {', '.join(names)}: {params}", markup=False)
-    for line in [*outlook, f"rows would go to {path}"]:
-        console.print(line, markup=False, soft_wrap=True)
+        say(f"{suite} {', '.join(names)}: {params}")
+    say(*outlook, f"rows would go to {path}")

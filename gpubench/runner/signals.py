@@ -36,7 +36,8 @@ class Interrupts:
 
     def __exit__(self, *error: object) -> None:
         for number, before in self._before.items():
-            signal.signal(number, before)
+            # A stopped run is about to end; a second Ctrl-C must not end it by a traceback.
+            signal.signal(number, signal.SIG_IGN if self.reason else before)
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if a signal was received."""

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable
 from typing import IO, Any
 
 from gpubench.runner.process import IMPORT_SECONDS, Message, Outcome, ServingChild, Started, run_child, start_fresh
@@ -13,6 +14,8 @@ from gpubench.suite.trial import FORK_REPORT
 
 REPORT_SECONDS = 20.0
 """Longest wait for a report, in seconds."""
+END_SECONDS = 1.0
+"""Longest time from the end of a template's socket to its own end, in seconds."""
 NOT_FORKED: tuple[str, ...] = ("cpu",)
 """Devices whose trials are new processes: a CPU's tensors are in the heap that a fork inherits.
 
@@ -22,6 +25,8 @@ two differ on a card has not been measured.
 """
 MOST_TEMPLATES = 3
 """Each has the memory of a process with torch."""
+Key = tuple[str, int]
+"""Path of the suite and number of the round whose trials a template runs."""
 
 
 class Templates:
@@ -32,10 +37,14 @@ class Templates:
 
     A task runs in a new process instead if its device is in NOT_FORKED, if it needs several processes, or if a fork
     would not do the same: where the suite, when imported, fails, opens a device or starts threads.
+
+    Args:
+        limit_seconds: time limit of a trial, which limits an import too; None for no limit.
     """
 
-    def __init__(self) -> None:
-        self._templates: dict[str, Template] = {}
+    def __init__(self, limit_seconds: float | None = None) -> None:
+        self._import_seconds = min(IMPORT_SECONDS, limit_seconds or IMPORT_SECONDS)
+        self._templates: dict[Key, Template] = {}
         self.refused: dict[str, str] = {}
         """Why a suite has no template, by path."""
 
@@ -43,70 +52,68 @@ class Templates:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for path in list(self._templates):
-            self._templates.pop(path).close()
+        self._close(list(self._templates))
 
     def __call__(self, task: Message, **options: Any) -> Outcome:
         """Run the task as `run_child` does."""
-        return run_child(task, start=lambda: self._start(self._suite_of(task), _round_of(task)), **options)
+        return run_child(task, start=lambda: self._start(self._key_of(task)), **options)
 
-    def _start(self, path: str, number: int | None) -> Started:
-        with contextlib.suppress(OSError):
-            if template := self._ready(path, number):
-                return template.fork()
-        if path in self._templates:  # it was killed, and the next task gets another one
-            self._templates.pop(path).close()
+    def _start(self, key: Key | None) -> Started:
+        """Start a fork of the template with this key, or a new process."""
+        if key and key[0] not in self.refused:
+            try:
+                self._make_ready(key)
+                if key in self._templates:
+                    return self._templates[key].fork()
+            except OSError:  # it was killed, and the next task gets another one
+                self._close([key])
         return start_fresh()
 
-    def _suite_of(self, task: Message) -> str:
-        """Return the path of the suite whose template runs the task; empty if the task needs a new process."""
+    def _key_of(self, task: Message) -> Key | None:
+        """Return the key of the template that runs the task, or None if the task needs a new process."""
         if sys.platform != "linux":  # elsewhere system libraries do not survive a fork
-            return ""
+            return None
         if task["task"] == "trial":
             case = task["trial"]["case"]
-            return "" if case["processes"] > 1 or case["device"] in NOT_FORKED else str(case["suite_path"])
+            forked = case["processes"] == 1 and case["device"] not in NOT_FORKED
+            return (str(case["suite_path"]), int(task["trial"]["index"])) if forked else None
         on_card = task["task"] == "soak" or (task["task"] == "peak" and task["device"] not in NOT_FORKED)
-        return next(iter(self._templates), "") if on_card else ""
+        return next(iter(self._templates), None) if on_card else None
 
-    def _ready(self, path: str, number: int | None) -> "Template | None":
-        """Return the suite's template for a round, or for any round; None if it cannot be forked."""
-        if not path or path in self.refused:
-            return None
-        if path in self._templates and not self._templates[path].suits(number):
-            self._templates.pop(path).close()
-        if path not in self._templates:
-            if len(self._templates) >= MOST_TEMPLATES:
-                self._templates.pop(next(iter(self._templates))).close()
-            self._templates[path] = Template({"task": "template", "suite": path})
-            if problem := self._templates[path].problem():
-                self.refused[path] = problem
-                self._templates.pop(path).close()
-                return None
-            self._templates[path].suits(number)
-        return self._templates[path]
+    def _make_ready(self, key: Key) -> None:
+        """Start the template with this key if there is none; it is refused if it cannot be forked. Raises OSError."""
+        if key in self._templates:
+            return
+        path, _ = key
+        self._close([other for other in self._templates if other[0] == path])
+        self._close(list(self._templates)[: 1 - MOST_TEMPLATES])
+        self._templates[key] = Template({"task": "template", "suite": path})
+        if problem := self._templates[key].problem(self._import_seconds):
+            self.refused[path] = problem
+            self._close([key])
+
+    def _close(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            if key in self._templates:
+                self._templates.pop(key).close()
 
 
 class Template(ServingChild):
     """A child that has imported a suite and forks itself for each task."""
 
-    round: int | None = None
-    """The round of its trials; None before the first one."""
-
-    def suits(self, number: int | None) -> bool:
-        """Return whether it may run a trial of this round, and if so set its round; None is no trial."""
-        if self.round is None:
-            self.round = number
-        return number in (None, self.round)
-
-    def problem(self) -> str:
+    def problem(self, seconds: float) -> str:
         """Wait until the suite is imported; return why no task may run in a fork, or an empty text.
 
         Raises ConnectionResetError if the template ended meanwhile.
         """
-        answer = self.hear(IMPORT_SECONDS)
-        if answer is None:
-            raise ConnectionResetError
-        return str(answer["problem"])
+        answer = self.hear(seconds)
+        if answer is not None:
+            return str(answer["problem"])
+        try:
+            self._child.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            return f"its import took more than {seconds:.0f} s"
+        raise ConnectionResetError
 
     def fork(self) -> Started:
         """Start a worker that waits for its task; raises OSError if the template has ended."""
@@ -166,10 +173,3 @@ class Fork:
                 self._template.close()
                 self.returncode = -signal.SIGKILL  # the kernel kills the forks of a template that has ended
         return int(self.returncode)
-
-
-def _round_of(task: Message) -> int | None:
-    """Return the round of a trial; None for a task without a row, such as a probe."""
-    if task["task"] != "trial" or task["trial"]["case"]["mode"] == "probe":
-        return None
-    return int(task["trial"]["index"])

@@ -9,7 +9,6 @@ from dataclasses import replace
 from gpubench.hardware import host
 from gpubench.hardware.environment import Device
 from gpubench.runner.batch.sizes import ProbeResult, fastest_batch, largest_batch
-from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.suite import Suite
 from gpubench.suite.trial import Case, Measurement, Trial
@@ -38,18 +37,21 @@ Measure = Callable[[Trial], Measurement]
 Say = Callable[[str], None]
 
 
-def try_fp16(case: Case, suite: Suite, options: Options, measure: Measure) -> Case:
+def try_fp16(case: Case, suite: Suite, measure: Measure) -> Case:
     """Return the case, refused if torch has no fp16 kernels on a CPU for this model, as one step shows.
 
     Missing kernels raise one of these two errors. Any other error is the suite's, and its trial reports it.
     """
     if case.refusal or not (case.device == "cpu" and suite.torch and case.precision.startswith("fp16")):
         return case
-    small = replace(case, batch_size=case.batch_size or 8, mode="probe")
-    measured = measure(Trial(small, 0, options.seed, prove=False))
+    measured = measure(_probe_of(case, case.batch_size or 8, prove=False))
     if measured.status == "failed" and measured.error in {"RuntimeError", "NotImplementedError"}:
         return replace(case, refusal=f"one step of this model fails: {measured.reason}")
     return case
+
+
+def _probe_of(case: Case, batch: int, *, prove: bool) -> Trial:
+    return Trial(replace(case, batch_size=batch, mode="probe"), index=0, seed=0, prove=prove)
 
 
 def cap_of(case: Case, suite: LoadedSuite) -> int:
@@ -70,7 +72,7 @@ def capacity_of(case: Case, device: Device) -> int | None:
     return int(capacity * (1 - margin)) if capacity else None
 
 
-def fit_batch(case: Case, device: Device, options: Options, cap: int | None, measure: Measure, say: Say) -> Case:
+def fit_batch(case: Case, device: Device, cap: int | None, measure: Measure, say: Say) -> Case:
     """Return the case with its batch and the curve of the search, or with a refusal if no batch works.
 
     The case's first trial, at the full memory limit, has to confirm the batch (see `confirm`).
@@ -79,12 +81,14 @@ def fit_batch(case: Case, device: Device, options: Options, cap: int | None, mea
     fitted: dict[int, float] = {}
     """Rate of steps on a resident batch, in samples/s, by batch."""
     last = Measurement(status="out_of_memory")
+    stopped = False
 
-    def probe(batch: int) -> ProbeResult:
-        nonlocal last
-        trial_case = replace(case, batch_size=batch, mode="probe", memory_limit_bytes=within)
+    def probe(batch: int) -> ProbeResult | None:
+        nonlocal last, stopped
+        if stopped:
+            return None
         # The proof of the precision does not depend on the batch: only the first that fits has it.
-        measured = measure(Trial(trial_case, 0, options.seed, prove=not fitted))
+        measured = measure(_probe_of(replace(case, memory_limit_bytes=within), batch, prove=not fitted))
         rate = measured.samples_per_second or 0.0
         smaller = [fitted[size] for size in fitted if size < batch]
         # A CPU's rate falls for other reasons.
@@ -99,10 +103,12 @@ def fit_batch(case: Case, device: Device, options: Options, cap: int | None, mea
         last = measured
         if fitting:
             fitted[batch] = measured.resident_samples_per_second or 0.0
-        elif measured.status == "timed_out":  # a library that compiles or searches for long: no sign of full memory
-            raise ProbeFailed(replace(measured, reason=f"batch {batch}: {measured.reason}"))
+        elif measured.status == "timed_out" and fitted:
+            # A library that compiles or searches for long. A smaller batch may take as long, so none is tried.
+            stopped = True
+            return None
         elif measured.status not in {"ok", "out_of_memory"} and not smaller:
-            raise ProbeFailed(measured)
+            raise ProbeFailed(replace(measured, reason=f"batch {batch}: {measured.reason}"))
         # If a larger batch crashes or is killed, the cause is most often memory: it does not fit.
         resting = measured.resting_memory_bytes or 0
         return ProbeResult(fits=fitting, rate=rate, memory_bytes=measured.peak_memory_bytes or 0, resting_bytes=resting)
@@ -110,16 +116,18 @@ def fit_batch(case: Case, device: Device, options: Options, cap: int | None, mea
     say(f"searching the {'largest' if case.batch_policy == 'max' else 'fastest'} batch of {case.label}")
     try:
         if case.batch_policy == "max":
-            rough = options.mode == "quick" and case.device != "cpu"
+            rough = case.mode == "quick" and case.device != "cpu"
             result = largest_batch(probe, capacity_bytes=within, cap=cap, rough=rough)
         else:
             result = fastest_batch(probe, cap=cap)
-        if result.batch is None:
-            return _refused(case, last, result.reason)
-        say(f"  batch {result.batch}{', capped' if result.capped else ''}; its first trial confirms it")
-        return replace(case, batch_size=result.batch, batch_capped=result.capped, batch_curve=result.curve)
     except ProbeFailed as failure:
         return _refused(case, failure.measurement, "failed in the batch search")
+    if result.batch is None:
+        return _refused(case, last, result.reason)
+    note = ", where the search stopped" if stopped else ", capped" if result.capped else ""
+    say(f"  batch {result.batch}{note}; its first trial confirms it")
+    capped = result.capped or stopped
+    return replace(case, batch_size=result.batch, batch_capped=capped, batch_curve=result.curve)
 
 
 def fits(measurement: Measurement) -> bool:
@@ -161,14 +169,15 @@ class ProbeFailed(Exception):
 def confirm(trial: Trial, measure: Measure, say: Say) -> tuple[Trial, Measurement | None]:
     """Run the first trial at the batch that a search found, or at a smaller one that fits; returns it as it ran.
 
-    If none is ok, the case is refused and there is no measurement.
+    Before a full run this is a quick trial, so that a batch that is too large does not cost hours. If no trial is ok,
+    the case is refused and there is no measurement. Nor is there one of a full run.
     """
     searched = trial.case
     for _ in range(1 + BACK_OFFS):
         batch = trial.batch_size
-        measurement = measure(trial)
+        measurement = measure(_shortened(trial))
         if fits(measurement) or measurement.status == "goal_missed" or measurement.diverged:
-            return trial, measurement
+            return trial, None if trial.case.mode == "full" else measurement
         say(f"  batch {batch} not confirmed: {_why_not(measurement)}")
         smaller = int(batch * BACK_OFF) // 8 * 8
         smaller = smaller if smaller >= 8 else batch // 2
@@ -178,3 +187,8 @@ def confirm(trial: Trial, measure: Measure, say: Say) -> tuple[Trial, Measuremen
         trial = replace(trial, case=replace(trial.case, batch_size=smaller, batch_capped=False))
     why = f"batch {searched.batch_size} was found, but no trial confirmed it or a smaller one"
     return replace(trial, case=_refused(searched, measurement, why)), None
+
+
+def _shortened(trial: Trial) -> Trial:
+    """Return a quick trial instead of a full one."""
+    return replace(trial, case=replace(trial.case, mode="quick")) if trial.case.mode == "full" else trial

@@ -32,6 +32,9 @@ class ProbeResult:
     """Memory in use between steps: weights, optimizer, data. 0 if unknown."""
 
 
+Probe = Callable[[int], ProbeResult | None]
+
+
 @dataclass(frozen=True)
 class SearchResult:
     """The batch that a search found, with all probes."""
@@ -44,15 +47,21 @@ class SearchResult:
 
 
 class _Tried:
-    """Runs probes and stores their results, so that no batch is probed twice."""
+    """Runs probes and stores their results, so that no batch is probed twice.
 
-    def __init__(self, probe: Callable[[int], ProbeResult]) -> None:
+    `probe` returns None once the search should end: no further batch fits then, and none is stored.
+    """
+
+    def __init__(self, probe: Probe) -> None:
         self._probe = probe
         self.probes: dict[int, ProbeResult] = {}
 
     def __call__(self, batch: int) -> ProbeResult:
         if batch not in self.probes:
-            self.probes[batch] = self._probe(batch)
+            result = self._probe(batch)
+            if result is None:
+                return ProbeResult(fits=False)
+            self.probes[batch] = result
         return self.probes[batch]
 
     @property
@@ -70,9 +79,7 @@ class _Tried:
         return SearchResult(batch, batch is not None and batch == cap, self.curve, reason)
 
 
-def largest_batch(
-    probe: Callable[[int], ProbeResult], *, capacity_bytes: int | None, cap: int | None, rough: bool = False
-) -> SearchResult:
+def largest_batch(probe: Probe, *, capacity_bytes: int | None, cap: int | None, rough: bool = False) -> SearchResult:
     """Return the largest multiple of 8 that fits (or 4, 2, 1 if 8 does not), at most `cap`; above 256 to a 32nd.
 
     Memory is about linear in the batch. A small probe and its memory between steps predict the largest batch, and a
@@ -123,7 +130,7 @@ def largest_batch(
     return tried.answer(max(low, *tried.fitting), top)
 
 
-def fastest_batch(probe: Callable[[int], ProbeResult], *, cap: int | None) -> SearchResult:
+def fastest_batch(probe: Probe, *, cap: int | None) -> SearchResult:
     """Return the batch with the highest rate: double from 8 until it has fallen twice, then try neighbours."""
     tried = _Tried(probe)
     top = _multiple(cap) if cap else None

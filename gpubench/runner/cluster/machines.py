@@ -4,9 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from rich.console import Console
-
 from gpubench.errors import UserError
+from gpubench.printed import Say
 from gpubench.runner.cluster.nodes import Nodes
 from gpubench.runner.measure import Measure
 from gpubench.runner.process import Message, Outcome, RunChild
@@ -20,14 +19,14 @@ ON_EVERY_NODE = {"trial", "soak"}
 
 
 def run_as_one_of(
-    nodes: Nodes, session: Session, console: Console, run_child: RunChild, lead: Callable[[RunChild], RunSummary]
+    nodes: Nodes, session: Session, say: Say, run_child: RunChild, lead: Callable[[RunChild], RunSummary]
 ) -> RunSummary:
     """Lead on node 0, follow elsewhere; the exit code is the same on all machines.
 
     `lead` makes the run; its argument runs a task on every machine.
     """
     if nodes.node > 0:
-        return RunSummary(follow(nodes, session, console, run_child))
+        return RunSummary(follow(nodes, session, say, run_child))
     code, text = INTERRUPTED, "node 0 was stopped"
     try:
         summary = lead(on_every_node(nodes, run_child))
@@ -52,29 +51,28 @@ def on_every_node(nodes: Nodes, run_child: RunChild) -> RunChild:
     return run
 
 
-def follow(nodes: Nodes, session: Session, console: Console, run_child: RunChild) -> int:
+def follow(nodes: Nodes, session: Session, say: Say, run_child: RunChild) -> int:
     """Run this machine's part of node 0's tasks; returns the exit code of node 0."""
-    console.print(nodes.trouble or f"node {nodes.node}: following {nodes.host}", markup=False)
+    say(nodes.trouble or f"node {nodes.node}: following {nodes.host}")
     try:
         for number, task in nodes.tasks():
             if task["task"] == "trial":
-                _follow_trial(nodes, number, task, session, console, run_child)
+                _follow_trial(nodes, number, task, session, say, run_child)
             else:
                 run_child(task, time_limit_seconds=task["seconds"] + 120)
     except KeyboardInterrupt:
-        console.print(f"\nstopped: node {nodes.node} has left the run; rows are on node 0", markup=False)
+        say("")
+        say(f"stopped: node {nodes.node} has left the run; rows are on node 0")
         return INTERRUPTED
-    console.print(nodes.trouble or nodes.text, markup=False)
+    say(nodes.trouble or nodes.text)
     return nodes.code
 
 
-def _follow_trial(
-    nodes: Nodes, number: int, task: Message, session: Session, console: Console, run_child: RunChild
-) -> None:
+def _follow_trial(nodes: Nodes, number: int, task: Message, session: Session, say: Say, run_child: RunChild) -> None:
     trial = trial_from_json(task["trial"])
     path = str(session.suites[trial.case.suite].path)
     trial = replace(trial, case=replace(trial.case, suite_path=path))
-    console.print(f"node {nodes.node}: {trial.case.label}", markup=False)
+    say(f"node {nodes.node}: {trial.case.label}")
 
     def run_here(task: Message, **limits: Any) -> Outcome:
         return run_child({**task, "place": nodes.place(number)}, **limits)
