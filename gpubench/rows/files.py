@@ -24,18 +24,19 @@ class File:
     """One file of ours, whole."""
 
     path: Path
-    names: tuple[str, ...]
-    content: bytes
-    """The whole file; its first line is the header."""
+    header: str
+    """The first line."""
+    body: bytes
+    """The other lines."""
 
     @cached_property
-    def body(self) -> bytes:
-        """The lines after the header."""
-        return self.content.partition(b"\n")[2]
+    def names(self) -> tuple[str, ...]:
+        """The columns."""
+        return tuple(split(self.header))
 
     @cached_property
     def lines(self) -> list[bytes]:
-        """The lines of the body. The last one is empty unless its newline is missing."""
+        """The lines after the header. The last one is empty unless its newline is missing."""
         return [line.rstrip(b"\r") for line in self.body.split(b"\n")]
 
 
@@ -84,9 +85,9 @@ def opened(path: Path, problems: list[str]) -> File | None:
     if not content[:1024].strip() and not content.strip():
         problems.append(f"{path}: empty")
         return None
-    end = content.find(b"\n")
-    header = content[: end if end >= 0 else len(content)].decode("utf-8-sig", "replace").rstrip("\r")
-    names = split(header)
+    first, _, body = content.partition(b"\n")
+    file = File(path, first.decode("utf-8-sig", "replace").rstrip("\r"), body)
+    names = file.names
     missing = [name for name in OURS if name not in names]
     if missing:
         problems.append(f"{path}: not a gpubench file (it has no column {', '.join(missing)}); left out")
@@ -98,7 +99,7 @@ def opened(path: Path, problems: list[str]) -> File | None:
     if len(set(names)) != len(names):
         problems.append(f"{path}, line 1: a column stands twice in the header; left out")
         return None
-    return File(path, tuple(names), content)
+    return file
 
 
 def split(line: str) -> list[str]:

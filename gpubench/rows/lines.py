@@ -1,6 +1,5 @@
 """Read a CSV file line by line where it cannot be read at once: bad lines are named, the others are used."""
 
-import codecs
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -23,14 +22,13 @@ def good_rows(file: File, problems: list[str]) -> dict[int, list[str]]:
 
     A row of ours never spans two lines, so a torn one spoils no other.
     """
-    path, names = file.path, file.names
-    lines = [_text(line.rstrip(b"\r")) for line in file.content.removeprefix(codecs.BOM_UTF8).split(b"\n")]
-    header, last = lines[0], len(lines)
+    path, names, lines = file.path, file.names, [_text(line) for line in file.lines]
+    last = len(lines) + 1
     # A last line without a newline was torn, unless it is whole to its last cell (an editor's doing).
     torn = bool(lines[-1].strip()) and _cells(lines[-1], names)[-1:] != ["end"]
     rows, wrong, newer = dict[int, list[str]](), dict[int, str](), list[str]()
-    for number, line in enumerate(lines[1:], start=2):
-        if not line.strip() or (line == header != LOST):  # files joined with `cat` repeat it
+    for number, line in enumerate(lines, start=2):
+        if not line.strip() or line == file.header:  # files joined with `cat` repeat the header
             continue
         cells = _cells(line, names)
         by_name = dict(zip(names, cells, strict=False))

@@ -18,10 +18,16 @@ from gpubench.rows.row import ABOUT, COLUMNS, DIGEST, END, FLAGS, INTEGERS, NUMB
 
 COMPARED = ("suite", "model", "precision", "card", "device", "batch_policy", "mode", "data", "weights", "status")
 """Columns that distinguish rows. Blanks at their ends are removed."""
-BLANKS = "".join(filter(str.isspace, map(chr, range(0x3001))))
-"""The characters that `str.strip` removes."""
 DIVERSE = ("started", "steady", "batch_curve", "precision_proof", "laps", "table", DIGEST)
 """Text columns that may differ in every row; those of the others are stored once for each different text."""
+
+
+def _schema(columns: Sequence[str]) -> dict[str, type[pl.DataType]]:
+    """Return the types in which a file is read.
+
+    Texts become categorical later: polars would lose what follows the quote in `"a"b`.
+    """
+    return {name: pl.Float64 if name in NUMBERS else pl.String for name in columns}
 
 
 def _type_of(name: str) -> Any:
@@ -31,7 +37,7 @@ def _type_of(name: str) -> Any:
     return pl.String if name in DIVERSE else pl.Categorical
 
 
-def part_of(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+def _columns_of(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """Return the columns with their types: unknown ones are left out, missing ones are empty."""
     values = []
     for name in columns:
@@ -42,24 +48,18 @@ def part_of(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
         elif name in FLAGS:
             column = column.cast(pl.String).fill_null("").is_in(["true", "TRUE", "True"])
         else:
-            if name in COMPARED and name in frame.columns and _has_blank_ends(frame[name]):
-                column = column.str.strip_chars(BLANKS)
+            if name in COMPARED:
+                column = column.cast(pl.String).str.strip_chars()
             column = column.cast(kind).fill_null(pl.lit("", kind))
         values.append(column)
     return frame.select(values) if frame.height else frame.clear().select(values).clear()
 
 
-def _has_blank_ends(column: pl.Series) -> bool:
-    """Return whether any text begins or ends with a blank."""
-    return any(text != text.strip() for text in column.unique() if text)
-
-
-def from_cells(rows: Collection[Sequence[str]]) -> pl.DataFrame:
-    """Return rows of cells in our columns, from `lines.good_rows`, as a table for `part_of`."""
-    columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(COLUMNS, ())
-    numbers = {name: [number_of(cell) for cell in columns[name]] for name in NUMBERS}
-    schema = {name: pl.Float64 if name in NUMBERS else pl.String for name in COLUMNS}
-    return pl.DataFrame({**columns, **numbers}, schema=schema)
+def from_cells(rows: Collection[Sequence[str]], columns: Sequence[str]) -> pl.DataFrame:
+    """Return these columns of the rows that `lines.good_rows` returned, whose cells are in the order of COLUMNS."""
+    cells = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(COLUMNS, ())
+    numbers = {name: [number_of(cell) for cell in cells[name]] for name in NUMBERS}
+    return _columns_of(pl.DataFrame({**cells, **numbers}, schema=_schema(COLUMNS)), columns)
 
 
 def empty(columns: Sequence[str]) -> pl.DataFrame:
@@ -124,10 +124,10 @@ def at_once(files: Sequence[File], columns: Sequence[str]) -> pl.DataFrame | Non
     names = files[0].names
     if names[-1] != END or not set(REQUIRED) <= set(names):
         return None
-    if any(file.content[-1:] != b"\n" or b"\0" in file.content for file in files):
-        return None
     content = b"".join([file.body for file in files])
-    if not content or (b"\r" in content and content.count(b"\r") != content.count(b"\r\n")):
+    if not content or b"\0" in content or any(file.body[-1:] not in {b"", b"\n"} for file in files):
+        return None
+    if b"\r" in content and content.count(b"\r") != content.count(b"\r\n"):
         return None
     known = [at for at, name in enumerate(names) if name in {*columns, *REQUIRED, END}]
     try:
@@ -136,15 +136,14 @@ def at_once(files: Sequence[File], columns: Sequence[str]) -> pl.DataFrame | Non
         frame = pl.read_csv(
             content,
             has_header=False,
-            # Texts are categorical only later: polars would lose what follows the quote in `"a"b`.
-            schema={name: pl.Float64 if name in NUMBERS else pl.String for name in names},
+            schema=_schema(names),
             columns=known,
         )
     except (pl.exceptions.PolarsError, UnicodeDecodeError):
         return None
     # Fewer rows than lines: a quote swallowed some. A line that is too short has no `end`.
     lines = sum(len(file.lines) - 1 for file in files)
-    return part_of(frame, columns) if frame.height == lines and _is_good(frame) else None
+    return _columns_of(frame, columns) if frame.height == lines and _is_good(frame) else None
 
 
 def _is_good(frame: pl.DataFrame) -> bool:

@@ -44,11 +44,12 @@ class Loaded:
     """The files, in the order of the rows."""
 
     def file_of(self, place: int) -> Path:
-        """Return the file that the row at this place of the frame's index is from."""
+        """Return the file of the row at this place of the frame's index."""
         return self.sources[bisect_right(self._ends, place)].path
 
     @cached_property
     def _ends(self) -> list[int]:
+        """The number of rows up to the end of each file."""
         return list(accumulate(len(source.numbers) for source in self.sources))
 
     def __len__(self) -> int:
@@ -80,12 +81,12 @@ class Loaded:
     def table(self, rows: Iterable[int] | None = None) -> bytes:
         """Return the CSV of the rows at these places of the frame's index, or of all, as it was; needs `keep`."""
         wanted = set(self.frame.index if rows is None else rows)
-        out, first = [",".join(COLUMNS).encode()], 0
+        table, first = [",".join(COLUMNS).encode()], 0
         for source in self.sources:
-            lines = [line for at, line in enumerate(source.lines, start=first) if at in wanted]
-            out += lines if source.names == COLUMNS else [_in_our_columns(source.names, line) for line in lines]
+            lines = [line for place, line in enumerate(source.lines, start=first) if place in wanted]
+            table += lines if source.header == COLUMNS else [_in_our_columns(source.header, line) for line in lines]
             first += len(source.lines)
-        return b"\n".join(out) + b"\n"
+        return b"\n".join(table) + b"\n"
 
     @property
     def places(self) -> list["Place"]:
@@ -110,11 +111,9 @@ class Source:
     header: tuple[str, ...]
     """The columns of the file."""
     numbers: Sequence[int]
-    """The line of each row."""
-    names: tuple[str, ...]
-    """The columns of `lines`: those of the file, or ours."""
+    """The line number of each row."""
     lines: Sequence[bytes]
-    """The text of each row; nothing where that was not asked for."""
+    """The text of each row; empty unless `load` was called with `keep`."""
 
 
 def load(
@@ -162,24 +161,20 @@ def _read(
         if table is not None:
             tables.append(table)
         for file in neighbours:
-            if table is not None:
-                problems += named(file.path, edited(file))
-                lines = file.lines[:-1]
-                sources.append(Source(file.path, names, range(2, len(lines) + 2), names, lines if keep else ()))
-            else:
+            if table is None:
                 rows = good_rows(file, problems)
-                tables.append(parse.part_of(parse.from_cells(rows.values()), columns))
-                texts = list(map(_csv_line, rows.values())) if keep else []
-                sources.append(Source(file.path, names, list(rows), COLUMNS, texts))
+                tables.append(parse.from_cells(rows.values(), columns))
+                numbers: Sequence[int] = list(rows)
+            else:
+                problems += named(file.path, edited(file))
+                numbers = range(2, len(file.lines) + 1)
+            lines = [file.lines[number - 2] for number in numbers] if keep else []
+            sources.append(Source(file.path, names, numbers, lines))
     return tables, sources, problems
 
 
-def _in_our_columns(names: Sequence[str], line: bytes) -> bytes:
-    """Return a line of a table with other columns as one with ours."""
-    return _csv_line(in_our_columns(names, split(line.decode())))
-
-
-def _csv_line(cells: Sequence[str]) -> bytes:
+def _in_our_columns(header: Sequence[str], line: bytes) -> bytes:
+    """Return a line of a file with other columns as one with ours."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow(cells)
+    csv.writer(out, lineterminator="").writerow(in_our_columns(header, split(line.decode())))
     return out.getvalue().encode()

@@ -8,7 +8,7 @@ time as real ones. `--set weights=given --weights DIR` starts from real ones.
 With LoRA the frozen weights have 16 bits where the precision computes in 16 bits; adapters stay fp32. With QLoRA they
 have 4 bits (NF4, scales quantized again) and are expanded for each product, so it is a method and no precision.
 
-Samples are trained tokens. Timed: training steps and validation. Read network.py, then training.py.
+Samples are trained tokens. Timed: training steps and validation. training.py has the network, and what trains it.
 """
 
 import logging
