@@ -18,8 +18,10 @@ from importlib.util import find_spec
 
 from gpubench import Case, Param, ParamValue, Suite, imported
 
-# peft imports bitsandbytes where it is installed, which then warns on a CPU of missing kernels for inference.
+# peft imports bitsandbytes if it is installed, which warns on a CPU of missing kernels for inference.
 logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+# peft also imports torchao if it is installed, for which torch logs a deprecation twice.
+logging.getLogger("torch.utils._pytree").addFilter(lambda record: "register_constant() on Enum" not in str(record.msg))
 
 CONTEXT = 2048
 

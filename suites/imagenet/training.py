@@ -17,7 +17,7 @@ from gpubench.data.schedules import Phase, Schedule, schedule_of
 from gpubench.training import weighted_mean
 
 from .data import Source
-from .network import Batch, Network, Score, State, evaluate, network_of, no_algorithm_search
+from .network import Network, Score, State, evaluate, network_of, no_algorithm_search
 
 Line = dict[str, Any]
 """A line of the row's table: an epoch, or a phase."""
@@ -138,11 +138,6 @@ def phase_lines(schedule: Schedule, clock: Clock, trial: Trial) -> list[Line]:
     ]
 
 
-def images_in(parts: Sequence[Batch]) -> int:
-    """Return the number of images of this process in a step."""
-    return sum(len(labels) for _, labels in parts)
-
-
 def rate(schedule: Schedule, epoch: float, images: int, highest: float) -> float:
     """Return the learning rate of a step of `images` images; `highest`, if not 0, replaces the schedule's peak."""
     if highest and schedule.peak:
@@ -242,7 +237,8 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
             raise UserError(f"{batch_size} images a process are more than the tree, or global_batch, has for a step")
         net.model.train()
         losses = []
-        for number, parts in enumerate(clock.steps(training, phase="train", samples=samples, count=images_in)):
+        steps = clock.steps(training, "train", samples, count=lambda parts: sum(len(labels) for _, labels in parts))
+        for number, parts in enumerate(steps):
             net.set_lr(rate(schedule, epoch + number / len(training), training.images_per_step, params.lr))
             losses.append(net.step(parts, training.weights[number]))
             checkpoint.heartbeat(clock)

@@ -141,11 +141,6 @@ def calls_in_a_bundle(call_seconds: float, kind: str) -> int:
     return max(least, min(MOST_CALLS, math.ceil(BUNDLE_SECONDS / max(call_seconds, 1e-9))))
 
 
-def bus_share(processes: int) -> float:
-    """Return the bytes that each process sends for one byte of all-reduce (nccl-tests, PERFORMANCE.md)."""
-    return 2 * (processes - 1) / processes
-
-
 def prove(trial: Trial, clock: Clock) -> None:
     """Train a linear layer in the precision, so that its operands prove the precision."""
     mode, device = mode_of(trial.case.precision, trial.case.device), torch.device(trial.case.device)
@@ -170,6 +165,8 @@ def measure_allreduce(trial: Trial, clock: Clock) -> None:
     params, device = trial.params, torch.device(trial.case.device)
     dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(trial.case.precision, torch.float32)
     algorithms = algorithms_of(trial)
+    # Bytes that each process sends for one byte of all-reduce (nccl-tests, PERFORMANCE.md).
+    sent_share = 2 * (trial.case.processes - 1) / trial.case.processes
     for _ in clock.epochs(1):
         for payload in payloads_of(params.smallest, params.largest, dtype.itemsize, params.gradients):
             size = sum(payload.elements) * dtype.itemsize
@@ -199,7 +196,7 @@ def measure_allreduce(trial: Trial, clock: Clock) -> None:
                         "type": str(dtype).removeprefix("torch."),
                         "seconds": seconds,
                         "algbw": size / seconds / 1e9,
-                        "busbw": size / seconds / 1e9 * bus_share(trial.case.processes),
+                        "busbw": size / seconds / 1e9 * sent_share,
                         "wrong": wrong,
                     }
                 )
