@@ -22,8 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from gpubench.suites.gpt.network import Gpt
-from gpubench.suites.gpt.training import CLIP_NORM, optimizers_of, rate_at, set_rates
+from gpubench.suites.gpt.training import CLIP_NORM, Gpt, optimizers_of, rate_at, set_rates
 
 from gpubench.analysis.stats import median, median_interval
 from gpubench.training import Stepper, mode_of

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.distributed as dist
-from gpubench.suites.scaling.allreduce import Algorithm, Payload, wrong_sums
+from gpubench.suites.scaling.training import Algorithm, Payload, wrong_sums
 from torch.nn.parallel import DistributedDataParallel
 
 from gpubench.training import all_reduce, flat, hierarchical, send_gradients

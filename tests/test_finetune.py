@@ -17,7 +17,7 @@ transformers = pytest.importorskip("transformers", reason=LLM)
 peft = pytest.importorskip("peft", reason=LLM)
 
 from gpubench.suites import finetune  # noqa: E402
-from gpubench.suites.finetune import network, training  # noqa: E402
+from gpubench.suites.finetune import training  # noqa: E402
 
 SMALL = ("context=32", "tokens=1024", "valid_tokens=64", "lr=0.003")
 CPU = torch.device("cpu")
@@ -38,7 +38,7 @@ def text(seed=0, length=32):
 )
 def test_the_sizes_are_those_of_their_names(model, millions):
     with torch.device("meta"):
-        llama = network.network_of(trial(model, method="full"), torch.device("meta"))
+        llama = training.network_of(trial(model, method="full"), torch.device("meta"))
     assert sum(weight.numel() for weight in llama.parameters()) == pytest.approx(millions * 1e6, rel=1e-3)
 
 
@@ -46,7 +46,7 @@ def test_the_sizes_are_those_of_their_names(model, millions):
 def test_the_flops_are_those_of_torchs_counter(method):
     """But for attention, a part of which is computed again, and gradients of what the first layer reads."""
     asked = trial(method=method, checkpointing="false")
-    llama = network.network_of(asked, CPU)
+    llama = training.network_of(asked, CPU)
     with FlopCounterMode(display=False) as counter:
         llama(text(), text()).backward()
     size = finetune.SIZES["llama-6m"]
@@ -60,7 +60,7 @@ def test_the_flops_are_those_of_torchs_counter(method):
 def test_lora_is_w_plus_ba_in_plain_torch():
     """Output, and gradients of A and B, of a Llama whose weights are W + 2 B A."""
     torch.manual_seed(0)
-    adapted = network.network_of(trial(rank="4"), CPU)
+    adapted = training.network_of(trial(rank="4"), CPU)
     plain = transformers.LlamaForCausalLM(adapted.llama.config)
     weights = {name.replace(".base_layer", ""): weight for name, weight in adapted.llama.named_parameters()}
     frozen = {name: weight for name, weight in weights.items() if ".lora_" not in name}
@@ -90,10 +90,10 @@ def test_lora_is_w_plus_ba_in_plain_torch():
 
 def test_what_is_frozen_has_the_precisions_bits_and_adapters_are_fp32():
     for precision, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16-pure", torch.float16)):
-        llama = network.network_of(trial(precision=precision), CPU)
+        llama = training.network_of(trial(precision=precision), CPU)
         assert {weight.dtype for weight in llama.parameters() if not weight.requires_grad} == {dtype}
         assert {weight.dtype for weight in llama.parameters() if weight.requires_grad} == {torch.float32}
-    assert {w.dtype for w in network.network_of(trial(precision="bf16", method="full"), CPU).parameters()} == {
+    assert {w.dtype for w in training.network_of(trial(precision="bf16", method="full"), CPU).parameters()} == {
         torch.float32
     }
 
@@ -102,7 +102,7 @@ def test_checkpointing_changes_no_gradient():
     gradients = []
     for checkpointing in ("true", "false"):
         torch.manual_seed(0)
-        llama = network.network_of(trial(checkpointing=checkpointing, method="full"), CPU)
+        llama = training.network_of(trial(checkpointing=checkpointing, method="full"), CPU)
         llama(text(), text(1)).backward()
         gradients.append([weight.grad for weight in llama.parameters()])
     assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(*gradients, strict=True))
@@ -140,7 +140,7 @@ def test_qlora_has_four_bits_and_its_calls_are_seen(cli, tmp_path, monkeypatch):
     assert "ask for bf16 or fp16" in rows.loc["fp32", "reason"]
     assert "frozen uint8 x56" in rows.loc["bf16", "precision_proof"]
     assert "matmul uint8 x" in rows.loc["bf16", "precision_proof"]
-    monkeypatch.setattr(network, "quantize", lambda layer: None)
+    monkeypatch.setattr(training, "quantize", lambda layer: None)
     (tmp_path / "qlora.csv").unlink()
     done, frame = run(cli, tmp_path, method="qlora", mode="--quick", precision="bf16")
     assert done.returncode == 4
@@ -150,7 +150,7 @@ def test_qlora_has_four_bits_and_its_calls_are_seen(cli, tmp_path, monkeypatch):
 def saved_llama(folder, **changes):
     size = finetune.SIZES["llama-6m"]
     shape = (size.layers, size.width, size.inner, size.heads, size.shared_heads)
-    sizes = {**dict(zip(network.SHAPE, shape, strict=True)), "vocab_size": 256, "tie_word_embeddings": True, **changes}
+    sizes = {**dict(zip(training.SHAPE, shape, strict=True)), "vocab_size": 256, "tie_word_embeddings": True, **changes}
     transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes)).save_pretrained(folder)
     tokens = {chr(number): number for number in range(32, 127)} | {"\n": 0}
     model = {"type": "WordLevel", "vocab": tokens, "unk_token": "\n"}

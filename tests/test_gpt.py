@@ -6,7 +6,6 @@ import pytest
 import torch
 from gpubench.suites import gpt
 from gpubench.suites.gpt import training
-from gpubench.suites.gpt.network import Gpt
 
 from gpubench.rows.read import load
 
@@ -24,7 +23,7 @@ def test_the_sizes_are_those_of_their_names():
     for model, millions in (("gpt2-6m", 6.6), ("gpt2-124m", 124), ("gpt2-1.5b", 1557)):
         sizes = params | gpt.SUITE.presets["model"][model]
         with torch.device("meta"):
-            network = Gpt(*(sizes[name] for name in ("layers", "heads", "width", "vocabulary", "context")))
+            network = training.Gpt(*(sizes[name] for name in ("layers", "heads", "width", "vocabulary", "context")))
         assert sum(weight.numel() for weight in network.parameters()) == pytest.approx(millions * 1e6, rel=0.01)
 
 
@@ -33,7 +32,7 @@ def test_the_flops_are_those_of_torchs_counter():
     from torch.utils.flop_counter import FlopCounterMode
 
     sizes = {"layers": 2, "width": 64, "vocabulary": 256, "context": 32}
-    network = Gpt(2, 2, 64, 256, 32)
+    network = training.Gpt(2, 2, 64, 256, 32)
     tokens = torch.zeros(3, 32, dtype=torch.int64)
     with FlopCounterMode(display=False) as counter:
         network(tokens, tokens).backward()
@@ -63,7 +62,7 @@ def test_targets_are_the_tokens_that_follow_and_processes_get_others():
 
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch.optim.Muon came with torch 2.9")
 def test_muon_takes_the_matrices_of_the_layers_only():
-    network = Gpt(2, 2, 32, 256, 32)
+    network = training.Gpt(2, 2, 32, 256, 32)
     muon, adamw = training.optimizers_of(trial(optimizer="muon"), network)
     taken = {id(weight) for group in muon.param_groups for weight in group["params"]}
     rest = {id(weight) for group in adamw.param_groups for weight in group["params"]}

@@ -89,7 +89,7 @@ def files_that_are_none():
     many = b"schema,suite,model,precision,status," + b",".join(b"c%d" % n for n in range(100_000))
     return {
         "100,000 columns": (many + b"\n1,a,b,fp32,ok" + b"," * 100_000 + b"\n", 1, ""),
-        "duplicate headers": (good.replace(b"schema,suite,", b"schema,suite,suite,"), 0, "stands twice"),
+        "duplicate headers": (good.replace(b"schema,suite,", b"schema,suite,suite,"), 0, "is twice"),
         "NUL bytes": (b"\0".join(good[n : n + 1] for n in range(len(good))), 0, "not a gpubench file"),
         "UTF-16": (good.decode().encode("utf-16"), 0, "not a gpubench file"),
         "Latin-1 inside": (good.replace(b"AMD EPYC", "Müller".encode("latin-1")), 0, "line 2: not a whole row"),

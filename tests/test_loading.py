@@ -328,7 +328,7 @@ def test_rows_of_a_newer_gpubench_are_counted_even_where_they_are_odd(tmp_path):
         ("\n" * 1100 + NAMES, ": not a gpubench file (it has no column schema, suite); left out"),
         ("schema,model\n", ": not a gpubench file (it has no column suite); left out"),
         ("suite,model\n", ": not a gpubench file (it has no column schema); left out"),
-        (f"{NAMES},suite\n{LINE},a\n", ", line 1: a column stands twice in the header; left out"),
+        (f"{NAMES},suite\n{LINE},a\n", ", line 1: a column is twice in the header; left out"),
         (NAMES, ": no rows"),
         (f"{NAMES}\n\n \n", ": no rows"),
         (f"{NAMES}\n1,a\n", ", line 2: not a whole row; left out"),

@@ -9,7 +9,7 @@ import torch
 from answers import answered, section, table
 from brief import brief
 from gpubench.suites.scaling import training
-from gpubench.suites.scaling.allreduce import (
+from gpubench.suites.scaling.training import (
     BUNDLES,
     Algorithm,
     Payload,

@@ -54,25 +54,22 @@ def test_code_changes_it(tmp_path, old, new):
     assert digest(tmp_path, SUITE) != digest(tmp_path, SUITE.replace(old, new))
 
 
-def test_the_clock_the_precisions_and_what_a_suite_imports_belong_to_it(tmp_path):
+def test_the_modules_that_train_and_read_data_belong_to_it(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(SUITE)
-    behind = timed_code.modules_behind([path])
-    assert {"worker/run_trial.py", "training/clock/clock.py", "training/precision.py", "training/stepper.py"} <= behind
-    assert not {"training/fastai.py", "training/lars.py", "data/datasets.py"} & behind
-    assert not [module for module in behind if module.startswith(("analysis/", "show/", "runner/", "hardware/"))]
-    assert {"training/fastai.py", "data/datasets.py"} <= timed_code.modules_behind(
-        files.sources(files.find("resnet").path)
-    )
+    parts = timed_code.parts_of([path])
+    wanted = {"worker/run_trial.py", "training/clock/clock.py", "training/precision.py", "data/datasets.py"}
+    assert {"suite/mine.py", *(f"gpubench/{module}" for module in wanted)} <= set(parts)
+    assert not [name for name in parts if name.startswith(("gpubench/analysis/", "gpubench/show/", "gpubench/runner/"))]
 
 
 def test_an_edit_of_a_module_that_runs_the_training_changes_it(tmp_path, monkeypatch):
     before = digest(tmp_path, SUITE)
     package = tmp_path / "gpubench"
-    for module in [*timed_code.modules_behind([tmp_path / "mine.py"]), "training/__init__.py"]:
-        copy = package / module
+    for module in [file for pattern in timed_code.TIMED for file in timed_code.PACKAGE.glob(pattern)]:
+        copy = package / module.relative_to(timed_code.PACKAGE)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text((timed_code.PACKAGE / module).read_text())
+        copy.write_text(module.read_text())
     monkeypatch.setattr(timed_code, "PACKAGE", package)
     assert digest(tmp_path, SUITE) == before
     clock = package / "training/clock/clock.py"
@@ -117,13 +114,6 @@ def test_code_beside_prose_and_texts_of_the_code_count(tmp_path, one, other):
 def test_odd_characters_do_not_shift_lines(tmp_path):
     text = "x = 1\n\f\ny = '\u2028'  # one\nz = 2  # é\n"
     assert digest(tmp_path, text) == digest(tmp_path, text.replace("# one", "# two").replace("# é", "# an e"))
-
-
-@pytest.mark.parametrize("line", ["import gpubench.training as t", "from gpubench import training"])
-def test_what_training_offers_belongs_to_who_takes_it_whole(tmp_path, line):
-    path = tmp_path / "mine.py"
-    path.write_text(line + "\n")
-    assert {"training/stepper.py", "training/lars.py", "suite/precisions.py"} <= timed_code.modules_behind([path])
 
 
 def test_files_of_one_name_in_a_folder_are_two(tmp_path):

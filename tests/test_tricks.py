@@ -8,7 +8,7 @@ import torch
 from answers import answered, section, table
 from brief import brief
 from facts import lacking
-from gpubench.suites.tricks import data, training
+from gpubench.suites.tricks import training
 from rows import rows
 
 from gpubench.hardware.environment import Device
@@ -86,12 +86,12 @@ def test_early_stopping_counts_the_epochs_that_ran(stopping, epochs):
 
 @pytest.mark.parametrize(("samples", "batch", "ranks"), [(20, 8, 1), (20, 8, 2), (33, 16, 2)])
 def test_the_processes_share_every_step_and_an_epoch_is_the_dataset(samples, batch, ranks):
-    shares = [list(data.Batches(samples, batch, 7, rank, ranks, False)) for rank in range(ranks)]
+    shares = [list(training.Batches(samples, batch, 7, rank, ranks, False)) for rank in range(ranks)]
     assert sorted(i for share in shares for step in share for i in step) == list(range(samples))
     assert len({len(share) for share in shares}) == 1
-    shuffled = [list(data.Batches(samples, batch, 7, rank, ranks, True)) for rank in range(ranks)]
+    shuffled = [list(training.Batches(samples, batch, 7, rank, ranks, True)) for rank in range(ranks)]
     together = [sorted(i for share in shuffled for i in share[step]) for step in range(len(shuffled[0]))]
-    alone = data.Batches(samples, batch, 7, 0, 1, True)
+    alone = training.Batches(samples, batch, 7, 0, 1, True)
     assert together == [sorted(step) for step in list(alone)[: len(together)]]
 
 
@@ -119,7 +119,7 @@ def test_two_processes_evaluate_as_one(monkeypatch):
     monkeypatch.setattr(training.dist, "all_reduce", all_reduce)
     for rank in (1, 0):
         process = evaluating(network, 2)
-        for step in data.Batches(7, 4, 1, rank, 2, False):
+        for step in training.Batches(7, 4, 1, rank, 2, False):
             process.evaluate([images[step], labels[step]])
         found = process.sums()
     assert [total[2] for total in totals] == [3, 4]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from facts import lacking
-from gpubench.suites.wordlm import data, networks, training
+from gpubench.suites.wordlm import training
 from small_trials import run_trial, small_trial
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -178,18 +178,18 @@ def test_gradients_are_clipped(text, monkeypatch):
 @pytest.mark.parametrize("model", [model for model in MODELS if model != "transformer"])
 def test_the_state_runs_on_from_slice_to_slice(text, model):
     trial = trial_of(text, model)
-    train_text, _, _, vocabulary = data.load_text(trial, torch.device("cpu"))
+    train_text, _, _, vocabulary = training.load_text(trial, torch.device("cpu"))
     torch.manual_seed(0)
-    network = networks.network(trial, vocabulary)
+    network = training.network(trial, vocabulary)
     mode = precision.mode_of("fp32", "cpu")
-    short, long = (training.mean_loss(network, mode, data.Slices(train_text.columns, n)) for n in (3, 1000))
+    short, long = (training.mean_loss(network, mode, training.Slices(train_text.columns, n)) for n in (3, 1000))
     assert short == pytest.approx(long, rel=1e-5)
 
 
 def test_slices_are_views_and_miss_nothing(text):
-    columns = data.in_columns(torch.arange(31), 3)
+    columns = training.in_columns(torch.arange(31), 3)
     assert columns[:3].tolist() == [[0, 10, 20], [1, 11, 21], [2, 12, 22]]
-    slices = data.Slices(columns, 4)
+    slices = training.Slices(columns, 4)
     batches = list(slices)
     assert (len(slices), slices.tokens) == (3, 27)
     assert torch.cat([targets for _, targets in batches]).tolist() == columns[1:].flatten().tolist()
@@ -199,7 +199,7 @@ def test_slices_are_views_and_miss_nothing(text):
 
 def test_a_transformer_sees_nothing_of_what_follows(text):
     trial = trial_of(text, "transformer", dropout="0")
-    network = networks.network(trial, 31).eval()
+    network = training.network(trial, 31).eval()
     tokens = torch.randint(0, 31, (5, 2))
     other = tokens.clone()
     other[3:] = (other[3:] + 1) % 31
@@ -209,19 +209,19 @@ def test_a_transformer_sees_nothing_of_what_follows(text):
 
 
 def test_tied_weights_are_one_matrix_and_need_one_width(text):
-    network = networks.network(trial_of(text, tied="true"), 31)
+    network = training.network(trial_of(text, tied="true"), 31)
     assert network.decoder.weight is network.embedding.weight
     with pytest.raises(UserError, match="needs nhid equal to emsize"):
-        networks.network(trial_of(text, tied="true", nhid="8"), 31)
+        training.network(trial_of(text, tied="true", nhid="8"), 31)
 
 
 def test_the_vocabulary_is_padded(text):
-    assert data.load_text(trial_of(text), torch.device("cpu"))[3] == 31
-    assert data.load_text(trial_of(text, vocab_multiple="8"), torch.device("cpu"))[3] == 32
+    assert training.load_text(trial_of(text), torch.device("cpu"))[3] == 31
+    assert training.load_text(trial_of(text, vocab_multiple="8"), torch.device("cpu"))[3] == 32
 
 
 def test_synthetic_text_has_wikitext_2s_sizes_and_zipfs_law():
-    train_part, valid_part, test_part, words = data.synthetic_text(1)
+    train_part, valid_part, test_part, words = training.synthetic_text(1)
     assert (len(train_part), len(valid_part), len(test_part), words) == (2_088_628, 217_646, 245_569, 33_278)
     share = train_part.bincount(minlength=words) / len(train_part)
     harmonic = float((1 / torch.arange(1, words + 1)).sum())
@@ -303,7 +303,7 @@ def test_torchs_counter_agrees_on_an_unrolled_cell(model, cell):
 
 def test_torchs_counter_agrees_on_the_transformer():
     trial = trial_of(None, "transformer", emsize="24", nhid="16", bptt="6", dropout="0.1")
-    network = networks.network(trial, 33_278)
+    network = training.network(trial, 33_278)
     tokens = torch.randint(0, 33_278, (6, 4))
     with FlopCounterMode(display=False) as counter:
         cross_entropy(network(tokens, None)[0], tokens.flatten()).backward()

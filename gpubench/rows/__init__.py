@@ -1,4 +1,4 @@
-"""The row: one trial as one CSV line, how files of them are written and read, and how charts and pages carry them.
+"""The row: one trial as a line of a CSV file. Writes rows, reads them, and stores them inside charts and pages.
 
-Imports no other room. The runner writes rows and the analysis reads them; they share nothing else.
+Imports no other room. The runner writes rows, and the analysis reads them.
 """

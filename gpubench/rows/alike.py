@@ -1,6 +1,6 @@
-"""Which rows are alike, by the roles of their columns: for comparing, resuming, exporting, submitting and references.
+"""The columns in which rows must agree to be alike: to be compared, resumed, exported, submitted or used as references.
 
-The frames of `analysis.groups.completed` have the columns of AS_COMPARED; rows and files have those of `rows.row`.
+All lists follow from the roles in rows/row.py. Frames of `analysis.groups.completed` have the columns of AS_COMPARED.
 """
 
 from gpubench.rows.column import Role
@@ -13,88 +13,87 @@ AS_COMPARED = {
     "power_limit_watts": "power_cap",
     "interconnect": "link",
 }
-"""Columns that are compared in another form, and the column of `completed` that has it."""
+"""Columns that are compared in another form, and the column of `completed` with that form."""
 
 
 def columns_of(*roles: Role) -> list[str]:
-    """The row's columns that have one of these roles, by role and then as the row has them."""
+    """Return the row's columns with one of these roles, ordered by role, then as in the row."""
     return [name for role in roles for name, about in ABOUT.items() if about.role is role]
 
 
 def compared(*roles: Role) -> list[str]:
-    """The same as columns of the frames that `completed` returns."""
+    """Return the same columns by their names in the frames of `completed`."""
     return [AS_COMPARED.get(name, name) for name in columns_of(*roles)]
 
 
 WORKLOAD = compared(Role.RECIPE, Role.ORIGIN, Role.SCALE)
-"""The part of the key that a table or chart shares.
+"""The part of KEY in which all rows of a table or chart agree.
 
-`basis` is `measured`, but empty where the mode is sampled: near the limit of a sample some trials of a case measure
-everything and others project, and all of them answer the same question.
+`basis` is `measured`, but empty in sampled mode: if a run is hardly longer than its sample, some trials of a case
+measure all of it and others project the rest, and both are comparable.
 """
 
 KEY = [*WORKLOAD, *compared(Role.CASE, Role.BATCH)]
-"""What must agree for two groups of rows to be compared; the compared column is taken out of it."""
+"""Columns in which two groups must agree to be compared, except for the compared column."""
 
 SPECIMEN = compared(Role.SPECIMEN)
-"""Trials are pooled only inside one specimen and one session.
+"""Columns in which trials must agree to be pooled: the specimen of the card, and the session.
 
-`unknown_device` is the device where it has no hash, and empty elsewhere: nothing else tells it from its neighbour.
+`unknown_device` is the device (`cuda:1`) if it has no hash that identifies it, else empty.
 """
 
 STACK_PARAMS = ("threads", "cudnn_benchmark")
-"""Parameters that every suite has and that belong to the stack, not to the recipe."""
+"""Parameters of every suite that are settings of the software, not of the recipe."""
 
 SOFTWARE = columns_of(Role.SOFTWARE)
-"""Versions, of which the first two numbers count."""
+"""Versions; only their first two numbers are compared."""
 
 LINK = compared(Role.LINK)
-"""Columns of the stack that only several processes have, and older rows and published ones lack: empty is unknown."""
+"""Columns of rows with several processes. They are empty, that is unknown, in older and in published rows."""
 
 STACK = list(dict.fromkeys([*SOFTWARE, *STACK_PARAMS, *compared(Role.SETTING), *LINK]))
-"""Columns whose difference alone can change a time by 20%: such a ratio is shown without a verdict."""
+"""Columns of software and settings. A difference in one can change a time by 20%, so the ratio gets no verdict."""
 
 CASE = [name for name in [*KEY, *SPECIMEN] if name != "basis"]
-"""What trials of one case agree in whatever became of them."""
+"""Columns in which all trials of one case agree, also failed ones."""
 
 TURNS = ["torch", "memory_limit_bytes", *columns_of(Role.CODE)]
-"""What runs that take turns in one session (`--session NAME`) may differ in."""
+"""Columns in which runs that alternate in one session (`--session NAME`) may differ."""
 
 TRIAL = [*CASE, *TURNS, "device"]
-"""What rows of one trial agree in, beside its number."""
+"""Columns in which rows of one trial agree, beside its number."""
 
 GROUP = list(dict.fromkeys([*KEY, *SPECIMEN, "batch_size", *STACK, *TURNS]))
-"""What the trials of one group agree in."""
+"""Columns in which the trials of one group agree."""
 
 IDENTITY = [*GROUP, "device"]
-"""What tells cases, specimens and stacks apart."""
+"""Columns that distinguish cases, specimens, software and settings."""
 
 READ_IDENTITY = [
     *(name for name, about in ABOUT.items() if about.role not in {Role.HOST, Role.FIGURE, Role.RECORD}),
     "default_power_limit_watts",
 ]
-"""The columns as they are read from which all of IDENTITY follows."""
+"""The columns of files from which all columns of IDENTITY are computed."""
 
 OUTCOMES = columns_of(Role.FIGURE)
-"""Columns of which a group shows the median over its trials."""
+"""Measured columns: a group has their medians over its trials."""
 
 SERIES = compared(Role.RECIPE, Role.CASE, Role.SPECIMEN)
-"""What rows of one published series at several numbers of processes agree in."""
+"""Columns in which the rows of one published series, of several numbers of processes, agree."""
 
 REFERENCE = list(dict.fromkeys([*KEY, "batch_size", "card", "torch", "cuda", "memory_limit_bytes", *LINK]))
-"""What rows of two hosts agree in where one's rate is a reference for the other's, which a setting may slow."""
+"""Columns in which rows of two hosts agree if the rate of one is a reference for the other."""
 
 RESUMED = [
     name
     for name in columns_of(Role.RECIPE, Role.SPECIMEN, Role.HOST, Role.SOFTWARE, Role.SETTING, Role.CODE)
     if name not in {"suite", "device"}
 ]
-"""What the trials of one suite, device and session agree in; SCALE, CASE and BATCH tell the cases of a run apart."""
+"""Columns in which a resumed run must agree with its earlier rows of the same suite and device."""
 
 SUBMITTED = [
     name
     for name in [*columns_of(Role.RECIPE, Role.SCALE, Role.CASE, Role.BATCH, Role.SPECIMEN), *TURNS]
     if name != "measured"
 ]
-"""What the trials of one case in one run agree in, in files. Near the limit of a sample some trials measure everything
-and others project."""
+"""Columns in which the trials of one case in one run agree in submitted files (not in `measured`: see WORKLOAD)."""

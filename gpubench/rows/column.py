@@ -1,4 +1,4 @@
-"""What is known of a column of the row: its meaning, source, unit, digits, and the numbers that it may hold."""
+"""Describes a column of the row: its meaning, source, unit, digits, role and range. rows/row.py uses it."""
 
 import math
 from dataclasses import dataclass, field, fields
@@ -10,21 +10,21 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 DIGITS = 6
-"""Significant digits of a measured figure: finer than any clock here, and short in the file."""
+"""Significant digits of a measured figure: more than any clock has, and short in the file."""
 EXACT = 2**53
-"""Whole numbers up to here are exact in a float, which is how they are read."""
+"""Whole numbers up to this one are exact in a float, the type in which they are read."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers that a column may hold."""
+    """The numbers that a column allows."""
 
     words: str = ""
-    """As a message says them, after `a number` or `a whole number`."""
+    """The range in messages, after `a number` or `a whole number`."""
     least: float = -math.inf
     most: float = math.inf
     above: bool = False
-    """Whether `least` itself is too little."""
+    """Whether `least` itself is not allowed."""
 
 
 ANY = Range()
@@ -32,7 +32,7 @@ POSITIVE = Range("above 0", 0, above=True)
 NOT_NEGATIVE = Range("from 0", 0)
 SHARE = Range("from 0 to 1", 0, 1)
 AT_MOST_1 = Range("up to 1", most=1)
-"""A share that noise can make negative."""
+"""For shares that noise can make negative."""
 CELSIUS = Range("above absolute zero", -273.15)
 
 
@@ -56,20 +56,20 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Column:
-    """What is known of a column beside its name and its type."""
+    """The description of a column; its name and type are those of the field."""
 
     doc: str
     """Its line in results/README.md."""
     source: str
-    """Where it comes from in a trial: `case` is the case's field of the same name, `trial.index` one of another name.
+    """Where its value comes from: `case` is the field of the same name, `trial.index` one of another name.
 
-    `record` is worked out in runner/record.py; a column without a source keeps its default.
+    `record`: runner/record.py computes it. A column without a source keeps its default.
     """
     unit: str = ""
     digits: int | None = None
-    """Significant digits that are written; None writes the figure as it is."""
+    """Significant digits in the file; None: all."""
     title: str = ""
-    """What a quality is called beside a result; empty where it is not shown there."""
+    """Name of a quality in results; empty if results do not show it."""
     better: Literal["", "higher", "lower"] = ""
     allowed: Range = ANY
     role: Role = Role.RECORD
@@ -78,17 +78,17 @@ class Column:
 def column(
     source: str, doc: str, default: str | int | None = "", allowed: Range = ANY, *, role: Role = Role.RECORD
 ) -> Any:
-    """A text, or what else has no unit."""
+    """Declare a column of texts or of flags."""
     return field(default=default, metadata={"column": Column(doc, source, allowed=allowed, role=role)})
 
 
 def number(source: str, unit: str, doc: str, allowed: Range = NOT_NEGATIVE, *, role: Role = Role.RECORD) -> Any:
-    """A number that is written as it is."""
+    """Declare a column of numbers that are not rounded."""
     return field(default=None, metadata={"column": Column(doc, source, unit, allowed=allowed, role=role)})
 
 
 def figure(source: str, unit: str, doc: str, allowed: Range = NOT_NEGATIVE, *, role: Role = Role.RECORD) -> Any:
-    """A measured number, rounded to DIGITS."""
+    """Declare a column of measured numbers, rounded to DIGITS."""
     return field(default=None, metadata={"column": Column(doc, source, unit, DIGITS, allowed=allowed, role=role)})
 
 
@@ -100,7 +100,7 @@ def quality(
     better: Literal["higher", "lower"] = "higher",
     allowed: Range = NOT_NEGATIVE,
 ) -> Any:
-    """What a suite's training returns under the column's name; only whole runs on real data have it."""
+    """Declare a column with what a suite's training returns under this name after a whole run on real data."""
     about = Column(doc, "quality", unit, DIGITS, title, better, allowed, Role.FIGURE)
     return field(default=None, metadata={"column": about})
 
@@ -108,9 +108,10 @@ def quality(
 def breaks(
     numbers: "float | npt.NDArray[np.float64]", allowed: Range, *, whole: bool
 ) -> "bool | npt.NDArray[np.bool_]":
-    """Return whether a column may not hold a number, or each number of an array; NaN, an empty cell, it may hold.
+    """Return whether a number, or each number of an array, is outside the range. NaN, an empty cell, never is.
 
-    Infinity it may not."""
+    Infinity always is, and so is a fraction if `whole`.
+    """
     least, most = (max(allowed.least, -EXACT), min(allowed.most, EXACT)) if whole else (allowed.least, allowed.most)
     broken = (numbers < least) | (numbers > most) | (abs(numbers) == math.inf)
     if allowed.above:
@@ -121,7 +122,7 @@ def breaks(
 
 
 def in_words(allowed: Range, *, whole: bool) -> str:
-    """What a column of this range may hold: `a whole number above 0, at most 2^53`."""
+    """Return the allowed numbers in words: `a whole number above 0, at most 2^53`."""
     if not whole:
         return f"a number {allowed.words}".strip()
     return f"a whole number {allowed.words}, at most 2^53".replace(" ,", ",")

@@ -1,4 +1,7 @@
-"""Find rows that were changed since gpubench wrote them, by their digest; another spelling of a number is no change."""
+"""Finds rows that were changed after gpubench wrote them, by the digest in each row. Called when rows are read.
+
+A number in another spelling (`1e3` for 1000.0) is no change.
+"""
 
 import hashlib
 from collections.abc import Sequence
@@ -9,20 +12,20 @@ from gpubench.rows.files import File, split
 from gpubench.rows.row import COLUMNS, DIGEST, DIGEST_DIGITS, END, FLAGS, INTEGERS, NUMBERS, digest_of
 
 AFTER_VALUES = len(f",{'0' * DIGEST_DIGITS},end")
-"""Bytes of a line that follow its values."""
+"""Number of bytes of a line after its values."""
 NAMED_LINES = 5
-"""Lines of one kind that are named one by one; further ones are counted."""
+"""Most lines that are named in messages of one kind; further lines are counted."""
 
 
 def edited(file: File) -> list[int]:
-    """Return the numbers of the whole lines whose values are not those that they were written with."""
+    """Return the line numbers of the changed rows of a file."""
     names = file.names
     if DIGEST not in names:
         return []
     as_written, sha256 = names[-2:] == (DIGEST, END), hashlib.sha256
     numbers = []
     for number, line in enumerate(file.lines, start=2):
-        if as_written:  # nearly all lines of nearly all files
+        if as_written:  # the fast path: nearly all lines of nearly all files
             digest = sha256(line[:-AFTER_VALUES]).hexdigest()[:DIGEST_DIGITS]
             if line[-AFTER_VALUES:] == b",%b,end" % digest.encode():
                 continue
@@ -33,9 +36,9 @@ def edited(file: File) -> list[int]:
 
 
 def is_whole(names: Sequence[str], cells: Sequence[str]) -> bool:
-    """Return whether the digest among these cells is that of the others.
+    """Return whether the digest of a row fits its other cells.
 
-    Unknown columns belong to a newer gpubench, or are notes. A program may have moved columns, or dropped empty ones.
+    Programs may have moved the columns, dropped empty ones or added notes: three orders of columns are tried.
     """
     cell = dict(zip(names, cells, strict=True))
     orders = (names, [name for name in COLUMNS if name in cell], COLUMNS)
@@ -46,7 +49,7 @@ def is_whole(names: Sequence[str], cells: Sequence[str]) -> bool:
 
 
 def in_our_columns(names: Sequence[str], cells: Sequence[str]) -> list[str]:
-    """Return the cells of a row of another table in our columns, with a digest that fits where it did before."""
+    """Return the cells of a row with other columns in our columns, with a digest that fits if it did before."""
     known = dict(zip(names, cells, strict=True))
     values = [known.get(name, "") for name in COLUMNS[:-2]]
     digest = known.get(DIGEST, "")
@@ -56,7 +59,7 @@ def in_our_columns(names: Sequence[str], cells: Sequence[str]) -> list[str]:
 
 
 def _spelled(name: str, cell: str) -> str:
-    """Return the cell as `to_cells` spells its value."""
+    """Return the cell in the spelling of `to_cells`."""
     if name in FLAGS:
         return cell.lower()
     return _number(cell, name in INTEGERS) if cell and name in NUMBERS else cell

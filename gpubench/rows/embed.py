@@ -1,6 +1,6 @@
-"""Rows inside a chart or a report: packed into text that a PNG, an SVG or an HTML page holds, and found again.
+"""Stores rows inside charts and reports (PNG, SVG, HTML) as compressed text, and reads them back.
 
-Markup is searched for one marker, a PNG for its text chunks; nothing is run.
+Reading searches for a marker or for text chunks, and executes nothing.
 """
 
 import base64
@@ -12,11 +12,11 @@ import zlib
 
 MARK = "gpubench-rows"
 PNG_PART = 500_000
-"""Characters of one text chunk; readers refuse chunks of more than a mebibyte."""
+"""Characters of one text chunk of a PNG; readers refuse chunks of more than 1 MiB."""
 MOST_BYTES, MOST_TIMES = 1 << 30, 200
-"""A packed table is not unpacked beyond this, nor beyond so many times its size: rows shrink to a twentieth at best."""
+"""Limits of unpacking, in bytes and as a multiple of the packed size: rows are compressed to 1/20 at best."""
 LEAST_BYTES = 1 << 20
-"""So much is unpacked of any."""
+"""Every table may have this size when it is unpacked."""
 PICTURES = {
     b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"RIFF": "WebP", b"GIF8": "GIF", b"%PDF": "PDF",
 }  # fmt: skip
@@ -28,34 +28,34 @@ _MARKUP = re.compile(
 
 
 class RowsLostError(ValueError):
-    """A picture or page that holds no rows, or damaged ones; the message says what to do."""
+    """A picture or page has no rows, or damaged ones; the message names the remedy."""
 
 
 def packed(table: bytes) -> str:
-    """Return the CSV, compressed, as plain ASCII; the same bytes give the same text."""
+    """Return the compressed CSV as ASCII; the same bytes give the same text."""
     return base64.b64encode(zlib.compress(table, 9)).decode()
 
 
 def png_parts(table: bytes) -> dict[str, str]:
-    """Return the text chunks that a PNG carries the CSV in, by keyword."""
+    """Return the CSV as text chunks of a PNG, by keyword."""
     text = packed(table)
     parts = [text[at : at + PNG_PART] for at in range(0, len(text), PNG_PART)]
     return {f"{MARK}-{number}-of-{len(parts)}": part for number, part in enumerate(parts, start=1)}
 
 
 def svg_description(table: bytes) -> str:
-    """Return the text of an SVG's `dc:description`."""
+    """Return the CSV as text of an SVG's `dc:description`."""
     return f"{MARK}:{packed(table)}"
 
 
 def html_link(table: bytes) -> str:
-    """Return the attributes of a page's download link, which a browser and `table_in` understand."""
+    """Return the CSV as attributes of a page's download link, which a browser and `table_in` understand."""
     packed_table = base64.b64encode(gzip.compress(table, 9, mtime=0)).decode()
     return f'id="{MARK}" href="data:application/gzip;base64,{packed_table}" download="{MARK}.csv.gz"'
 
 
 def table_in(content: bytes) -> bytes | None:
-    """Return the CSV inside a picture, a page or what its button saves; None where it is none. Raises RowsLostError."""
+    """Return the CSV inside a picture, a page or a .csv.gz; None for any other file. Raises RowsLostError."""
     kind = next((name for start, name in PICTURES.items() if content.startswith(start)), "")
     markup = content[:1024].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<"
     try:
@@ -82,7 +82,7 @@ def _png_text(content: bytes) -> bytes:
     try:
         with Image.open(io.BytesIO(content), formats=["PNG"]) as picture:
             info = {str(key): str(value) for key, value in picture.info.items() if str(key).startswith(MARK)}
-    except Exception as error:  # Pillow names no common class for what a broken picture raises
+    except Exception as error:  # Pillow has no common class for the errors of broken pictures
         raise RowsLostError from error
     count = max((int(key.rpartition("-")[2]) for key in info if key.rpartition("-")[2].isdecimal()), default=0)
     parts = [info.get(f"{MARK}-{number}-of-{count}") for number in range(1, min(count, len(info)) + 1)]
@@ -92,9 +92,11 @@ def _png_text(content: bytes) -> bytes:
 
 
 def _unpacked(content: bytes) -> bytes:
-    """Return what zlib or gzip packed, up to a limit. Raises RowsLostError beyond it, or where the end is missing."""
+    """Return unpacked content of zlib or gzip. Raises RowsLostError if it is too large or its end is missing."""
     stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
     table = stream.decompress(content, min(MOST_BYTES, max(LEAST_BYTES, MOST_TIMES * len(content))))
-    if not stream.eof or stream.unused_data:  # several .gz joined to one: all but the first would be lost
+    if (
+        not stream.eof or stream.unused_data
+    ):  # unused data: several .gz were joined, of which only the first would be read
         raise RowsLostError
     return table

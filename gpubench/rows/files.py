@@ -1,4 +1,4 @@
-"""The files that hold rows: CSVs, folders of them, charts and reports that carry one; what is wrong is named."""
+"""Opens files with rows: CSV files, folders of them, and charts and reports that contain rows; lists their problems."""
 
 import csv
 import stat
@@ -10,32 +10,33 @@ from pathlib import Path
 from gpubench.rows.embed import RowsLostError, table_in
 
 OURS = ("schema", "suite")
-"""Columns that tell our files, of any schema, from other people's."""
+"""Columns of every file that gpubench wrote."""
 REQUIRED = (*OURS, "model", "precision", "status")
 """Columns that a file must have."""
 CHUNK_BYTES = 16 << 20
-"""Files are read together up to this size."""
+"""Files are read together until they have this size."""
 
-csv.field_size_limit(1 << 30)  # a long run's laps
+csv.field_size_limit(1 << 30)  # the laps of a long run
 
 
 @dataclass(frozen=True)
 class File:
-    """One file of ours, whole."""
+    """The content of one file that gpubench wrote."""
 
     path: Path
-    names: tuple[str, ...]
-    content: bytes
-    """The whole file; its first line is the header."""
+    header: str
+    """The first line."""
+    body: bytes
+    """The other lines."""
 
     @cached_property
-    def body(self) -> bytes:
-        """The lines after the header."""
-        return self.content.partition(b"\n")[2]
+    def names(self) -> tuple[str, ...]:
+        """The columns."""
+        return tuple(split(self.header))
 
     @cached_property
     def lines(self) -> list[bytes]:
-        """The lines of the body. The last one is empty unless its newline is missing."""
+        """The lines after the header. The last one is empty unless its newline is missing."""
         return [line.rstrip(b"\r") for line in self.body.split(b"\n")]
 
 
@@ -54,21 +55,21 @@ def chunks_of(paths: Sequence[Path], problems: list[str]) -> list[list[Path]]:
 
 
 def _files(paths: Sequence[Path], problems: list[str]) -> Iterator[Path]:
-    """The files, and the CSV files of the folders, among `paths`."""
+    """Yield the files among `paths`, and the CSV files in the folders."""
     for path in paths:
         try:
-            found = sorted(path.glob("*.csv")) if path.is_dir() else [path]
+            files = sorted(path.glob("*.csv")) if path.is_dir() else [path]
         except OSError:
-            found = [path]  # what is wrong with it is said where it is opened
-        if not found:
+            files = [path]  # `opened` reports the error
+        if not files:
             problems.append(f"{path}: a folder without any CSV file")
-        yield from found
+        yield from files
 
 
 def opened(path: Path, problems: list[str]) -> File | None:
-    """The file, its rows unpacked where it is a chart or report; None where it is not ours."""
+    """Return the file, with the rows inside it if it is a chart or report; None, and a problem, if it has no rows."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe or a device may never end
+        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe or a device may never end
             problems.append(f"{path}: not a file")
             return None
         content = path.read_bytes()
@@ -76,17 +77,17 @@ def opened(path: Path, problems: list[str]) -> File | None:
         problems.append(f"{path}: cannot be read ({error.strerror})")
         return None
     try:
-        carried = table_in(content)
+        inside = table_in(content)
     except RowsLostError as error:
         problems.append(f"{path}: {error}")
         return None
-    content = content if carried is None else carried
+    content = content if inside is None else inside
     if not content[:1024].strip() and not content.strip():
         problems.append(f"{path}: empty")
         return None
-    end = content.find(b"\n")
-    header = content[: end if end >= 0 else len(content)].decode("utf-8-sig", "replace").rstrip("\r")
-    names = split(header)
+    first, _, body = content.partition(b"\n")
+    file = File(path, first.decode("utf-8-sig", "replace").rstrip("\r"), body)
+    names = file.names
     missing = [name for name in OURS if name not in names]
     if missing:
         problems.append(f"{path}: not a gpubench file (it has no column {', '.join(missing)}); left out")
@@ -96,13 +97,13 @@ def opened(path: Path, problems: list[str]) -> File | None:
         problems.append(f"{path}: no column {', '.join(lost)}; left out")
         return None
     if len(set(names)) != len(names):
-        problems.append(f"{path}, line 1: a column stands twice in the header; left out")
+        problems.append(f"{path}, line 1: a column is twice in the header; left out")
         return None
-    return File(path, tuple(names), content)
+    return file
 
 
 def split(line: str) -> list[str]:
-    """The cells of one line; none where it is no CSV."""
+    """Return the cells of one line; none if it is no CSV."""
     try:
         return next(csv.reader([line]), [])
     except csv.Error:

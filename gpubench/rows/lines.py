@@ -1,6 +1,5 @@
-"""Read a CSV file line by line where it cannot be read at once: bad lines are named, the others are used."""
+"""Reads a CSV file line by line if polars cannot read it at once: good lines are used, each bad one is reported."""
 
-import codecs
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -12,25 +11,24 @@ from gpubench.rows.row import ABOUT, END, INTEGERS, NUMBERS, SCHEMA
 
 NOT_WHOLE = "not a whole row"
 LOST = "\0"
-"""A byte that was lost."""
+"""The text of a line that is not UTF-8."""
 LONGEST_NUMBER = 24
-"""Characters of a wrong number that are repeated."""
+"""Most characters of a wrong number in a message."""
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
 def good_rows(file: File, problems: list[str]) -> dict[int, list[str]]:
-    """Return the cells of the good rows, in our columns, by line; what is wrong with the others goes to `problems`.
+    """Return the cells of the good rows, in our columns, by line number; add the faults of others to `problems`.
 
-    A row of ours never spans two lines, so a torn one spoils no other.
+    gpubench writes a row in one line, so that a torn line damages no other.
     """
-    path, names = file.path, file.names
-    lines = [_text(line.rstrip(b"\r")) for line in file.content.removeprefix(codecs.BOM_UTF8).split(b"\n")]
-    header, last = lines[0], len(lines)
-    # A last line without a newline was torn, unless it is whole to its last cell (an editor's doing).
+    path, names, lines = file.path, file.names, [_text(line) for line in file.lines]
+    last = len(lines) + 1
+    # A last line without a newline is torn, unless it is complete: editors drop the last newline.
     torn = bool(lines[-1].strip()) and _cells(lines[-1], names)[-1:] != ["end"]
     rows, wrong, newer = dict[int, list[str]](), dict[int, str](), list[str]()
-    for number, line in enumerate(lines[1:], start=2):
-        if not line.strip() or (line == header != LOST):  # files joined with `cat` repeat it
+    for number, line in enumerate(lines, start=2):
+        if not line.strip() or line == file.header:  # files joined with `cat` repeat the header
             continue
         cells = _cells(line, names)
         by_name = dict(zip(names, cells, strict=False))
@@ -55,7 +53,7 @@ def good_rows(file: File, problems: list[str]) -> dict[int, list[str]]:
 
 
 def _text(line: bytes) -> str:
-    """Return the line as text, or LOST where it is none."""
+    """Return the line as text, or LOST if it is not UTF-8."""
     try:
         return line.decode()
     except UnicodeDecodeError:
@@ -63,15 +61,15 @@ def _text(line: bytes) -> str:
 
 
 def _cells(line: str, names: Sequence[str]) -> list[str]:
-    """Return the cells of a line, one for each column; none where it has another number of them, or an open quote."""
+    """Return the cells of a line; an empty list if their number is wrong or a quote is open."""
     cells = split(line) if LOST not in line and line.count('"') % 2 == 0 else []
     return cells if len(cells) == len(names) else []
 
 
 def _fault(cells: Mapping[str, str]) -> str:
-    """Return what is wrong with a row of a known schema, given its cells by column; empty where nothing is.
+    """Return the fault of a row, given its cells by column; an empty text if it has none.
 
-    A required cell is empty, the end is missing, or a number is none, or one that its column may not hold.
+    Faults: an empty required cell, a missing end, a text in place of a number, a number out of its column's range.
     """
     if not all(cells.get(name) for name in REQUIRED) or cells.get(END, "end") != "end":
         return NOT_WHOLE
@@ -86,6 +84,6 @@ def _fault(cells: Mapping[str, str]) -> str:
 
 
 def number_of(text: str) -> float:
-    """Return a cell as a number; NaN where it is none."""
-    number = text.strip()  # of more characters than float() strips
+    """Return a cell as a number; NaN if it is none."""
+    number = text.strip()  # strips more characters than float() does
     return float(number) if _NUMBER.fullmatch(number) else math.nan

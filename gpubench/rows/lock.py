@@ -1,4 +1,4 @@
-"""Locks on files and folders themselves: each ends with its process, however that ends, and leaves nothing behind."""
+"""Locks files and folders for this process, without lock files: the system ends a lock when the process ends."""
 
 import contextlib
 import errno
@@ -11,13 +11,13 @@ from pathlib import Path
 import psutil
 
 NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF}
-"""What a file system without locks answers; NFS has none for folders, and says EBADF."""
+"""Errors of a file system without locks. NFS has none for folders, and returns EBADF."""
 
 
 def lock(descriptor: int, path: Path) -> bool:
-    """Lock an open file or folder for this process until it is closed; False where its file system knows no locks.
+    """Lock an open file or folder until it is closed; return False if its file system has no locks.
 
-    Raises BlockingIOError where another process has it, and FileNotFoundError where it lies at `path` no more.
+    Raises BlockingIOError if another process has locked it, and FileNotFoundError if it is no longer at `path`.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -32,18 +32,18 @@ def lock(descriptor: int, path: Path) -> bool:
 
 
 def is_at(descriptor: int, path: Path) -> bool:
-    """Whether the open file or folder is the one at `path`."""
+    """Return whether the open file or folder is the one at `path`."""
     with contextlib.suppress(OSError):
         return os.path.samestat(os.fstat(descriptor), path.stat())
     return False
 
 
 def holder(path: Path) -> str:
-    """Which other process has this file open to append to it, on which host and since when, as far as one can see."""
+    """Return a text that names the other process that has opened this file to append to it, its host and its start."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.pid != os.getpid() and any(
-                # Only Linux tells how a file was opened.
+                # Only Linux reports the mode in which a file was opened.
                 file.path == str(path.resolve()) and getattr(file, "mode", "a+") == "a+"
                 for file in process.open_files()
             ):

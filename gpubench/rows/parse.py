@@ -1,7 +1,4 @@
-"""Parse CSV files with polars into columns. read.py calls it.
-
-Only rows without a fault pass: files with any other are left to lines.py.
-"""
+"""Parses whole CSV files into columns with polars, for read.py. Files with a faulty line are left to lines.py."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -17,22 +14,28 @@ from gpubench.rows.lines import number_of
 from gpubench.rows.row import ABOUT, COLUMNS, DIGEST, END, FLAGS, INTEGERS, NUMBERS, SCHEMA
 
 COMPARED = ("suite", "model", "precision", "card", "device", "batch_policy", "mode", "data", "weights", "status")
-"""Columns that distinguish rows. Blanks at their ends are removed."""
-BLANKS = "".join(filter(str.isspace, map(chr, range(0x3001))))
-"""The characters that `str.strip` removes."""
+"""Columns whose texts distinguish rows. Blanks at their ends are removed."""
 DIVERSE = ("started", "steady", "batch_curve", "precision_proof", "laps", "table", DIGEST)
-"""Text columns that may differ in every row; those of the others are stored once for each different text."""
+"""Text columns that may differ in every row. In other columns equal texts are stored once."""
+
+
+def _schema(columns: Sequence[str]) -> dict[str, type[pl.DataType]]:
+    """Return the types in which a file is read.
+
+    Texts become categorical later: polars would lose what follows the quote in `"a"b`.
+    """
+    return {name: pl.Float64 if name in NUMBERS else pl.String for name in columns}
 
 
 def _type_of(name: str) -> Any:
-    """Return the type of a column."""
+    """Return the type of a column in the table."""
     if name in NUMBERS or name in FLAGS:
         return pl.Float64 if name in NUMBERS else pl.Boolean
     return pl.String if name in DIVERSE else pl.Categorical
 
 
-def part_of(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """Return the columns with their types: unknown ones are left out, missing ones are empty."""
+def _columns_of(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """Return these columns with the types of the table; columns that the file lacks are empty."""
     values = []
     for name in columns:
         kind = _type_of(name)
@@ -42,24 +45,18 @@ def part_of(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
         elif name in FLAGS:
             column = column.cast(pl.String).fill_null("").is_in(["true", "TRUE", "True"])
         else:
-            if name in COMPARED and name in frame.columns and _has_blank_ends(frame[name]):
-                column = column.str.strip_chars(BLANKS)
+            if name in COMPARED:
+                column = column.cast(pl.String).str.strip_chars()
             column = column.cast(kind).fill_null(pl.lit("", kind))
         values.append(column)
     return frame.select(values) if frame.height else frame.clear().select(values).clear()
 
 
-def _has_blank_ends(column: pl.Series) -> bool:
-    """Return whether any text begins or ends with a blank."""
-    return any(text != text.strip() for text in column.unique() if text)
-
-
-def from_cells(rows: Collection[Sequence[str]]) -> pl.DataFrame:
-    """Return rows of cells in our columns, from `lines.good_rows`, as a table for `part_of`."""
-    columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(COLUMNS, ())
-    numbers = {name: [number_of(cell) for cell in columns[name]] for name in NUMBERS}
-    schema = {name: pl.Float64 if name in NUMBERS else pl.String for name in COLUMNS}
-    return pl.DataFrame({**columns, **numbers}, schema=schema)
+def from_cells(rows: Collection[Sequence[str]], columns: Sequence[str]) -> pl.DataFrame:
+    """Return these columns of the rows that `lines.good_rows` returned, whose cells are in the order of COLUMNS."""
+    cells = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(COLUMNS, ())
+    numbers = {name: [number_of(cell) for cell in cells[name]] for name in NUMBERS}
+    return _columns_of(pl.DataFrame({**cells, **numbers}, schema=_schema(COLUMNS)), columns)
 
 
 def empty(columns: Sequence[str]) -> pl.DataFrame:
@@ -68,9 +65,9 @@ def empty(columns: Sequence[str]) -> pl.DataFrame:
 
 
 def to_pandas(table: pl.DataFrame) -> pd.DataFrame:
-    """Move the table to pandas, column by column, and leave it empty.
+    """Move the table to pandas, column by column, so that it is never in memory twice.
 
-    A column of one value is that value seen many times: to fill such columns takes a sixth of the time of reading.
+    A column with one value is a view of that value, because filling such columns takes a sixth of the time of reading.
     """
     rows, constant = table.height, _constant_in(table)
     types = {name: float if name in NUMBERS else bool if name in FLAGS else object for name in table.columns}
@@ -109,7 +106,7 @@ def _values_of(column: pl.Series) -> "np.ndarray[Any, Any]":
 
 
 def numbers_of(table: pl.DataFrame, columns: Sequence[str]) -> "np.ndarray[Any, np.dtype[np.int64]]":
-    """Return a number for each row, from 0, the same for rows that agree in all of these columns."""
+    """Return a number for each row, from 0. Rows that agree in all of these columns have the same number."""
     varied = [name for name in columns if table[name].n_unique() > 1]
     if not varied:
         return np.zeros(table.height, np.int64)
@@ -120,31 +117,25 @@ def numbers_of(table: pl.DataFrame, columns: Sequence[str]) -> "np.ndarray[Any, 
 
 
 def at_once(files: Sequence[File], columns: Sequence[str]) -> pl.DataFrame | None:
-    """Return the rows of files with one header, or None where a line has to be read separately."""
+    """Return the rows of files with the same header, or None if any line of them is faulty."""
     names = files[0].names
-    if names[-1] != END or not set(REQUIRED) <= set(names):
-        return None
-    if any(file.content[-1:] != b"\n" or b"\0" in file.content for file in files):
+    if names[-1] != END:
         return None
     content = b"".join([file.body for file in files])
-    if not content or (b"\r" in content and content.count(b"\r") != content.count(b"\r\n")):
+    if not content or b"\0" in content or any(file.body[-1:] not in {b"", b"\n"} for file in files):
         return None
-    known = [at for at, name in enumerate(names) if name in {*columns, *REQUIRED, END}]
+    if b"\r" in content and content.count(b"\r") != content.count(b"\r\n"):
+        return None
+    wanted = [place for place, name in enumerate(names) if name in {*columns, *REQUIRED, END}]
     try:
         if not content.isascii():
-            content.decode()  # columns that are not read here may be passed on
-        frame = pl.read_csv(
-            content,
-            has_header=False,
-            # Texts are categorical only later: polars would lose what follows the quote in `"a"b`.
-            schema={name: pl.Float64 if name in NUMBERS else pl.String for name in names},
-            columns=known,
-        )
+            content.decode()  # also the columns that are not read, because the lines may be copied to another file
+        frame = pl.read_csv(content, has_header=False, schema=_schema(names), columns=wanted)
     except (pl.exceptions.PolarsError, UnicodeDecodeError):
         return None
-    # Fewer rows than lines: a quote swallowed some. A line that is too short has no `end`.
+    # There are fewer rows than lines if a quote is open. Lines that are too short have no `end`.
     lines = sum(len(file.lines) - 1 for file in files)
-    return part_of(frame, columns) if frame.height == lines and _is_good(frame) else None
+    return _columns_of(frame, columns) if frame.height == lines and _is_good(frame) else None
 
 
 def _is_good(frame: pl.DataFrame) -> bool:

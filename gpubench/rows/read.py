@@ -1,6 +1,6 @@
-"""Read CSV files, or charts and reports that carry one, into one table of rows, with every problem named.
+"""Reads rows from CSV files, charts and reports into one table, with a list of problems. All commands read rows here.
 
-Good rows are used whatever the others are. Neighbouring files are read at once; where that fails, line by line.
+Neighbouring files are parsed together by polars (parse.py). If they have any fault, lines.py reads them line by line.
 """
 
 import csv
@@ -27,28 +27,29 @@ if TYPE_CHECKING:
     import polars as pl
 
 READERS = 2
-"""Threads that read files: one hashes rows while polars parses those of the other."""
+"""Threads that read files: one computes digests of rows while polars parses the rows of the other."""
 
 
 @dataclass(frozen=True, repr=False)
 class Loaded:
-    """Rows of all files, and what was wrong with them.
+    """The rows of all files, and the problems of these files.
 
-    One column per field of Row, in order of their types: texts as plain objects (empty where missing), numbers as
-    floats (NaN where empty), flags as bools.
+    The frame has a column for each field of Row: texts are str (empty if missing), numbers are floats (NaN if empty),
+    flags are bools.
     """
 
     frame: pd.DataFrame
     problems: list[str] = field(default_factory=list)
     sources: "tuple[Source, ...]" = ()
-    """The files, in the order of the rows."""
+    """The files, in the order of their rows."""
 
     def file_of(self, place: int) -> Path:
-        """Return the file that the row at this place of the frame's index is from."""
+        """Return the file of the row at this place of the frame's index."""
         return self.sources[bisect_right(self._ends, place)].path
 
     @cached_property
     def _ends(self) -> list[int]:
+        """The number of rows up to the end of each file."""
         return list(accumulate(len(source.numbers) for source in self.sources))
 
     def __len__(self) -> int:
@@ -69,32 +70,32 @@ class Loaded:
         raise UserError(f"rows[{shown(str(wanted))[:60]!r}]: give the name of a column, or bools of these rows")
 
     def __repr__(self) -> str:
-        """Return how many rows there are of what."""
+        """Return the number of rows and problems, with the first suites and cards."""
         suites, cards = (", ".join(map(shown, self.frame[name].unique()[:4])) for name in ("suite", "card"))
         return f"{len(self.frame)} rows of {suites} on {cards}; {len(self.problems)} problems"
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the rows, a column for each of the table's."""
+        """Return the rows as a pandas frame."""
         return self.frame
 
     def table(self, rows: Iterable[int] | None = None) -> bytes:
-        """Return the CSV of the rows at these places of the frame's index, or of all, as it was; needs `keep`."""
+        """Return a CSV of the rows at these places of the frame's index, or of all, as in their files; needs `keep`."""
         wanted = set(self.frame.index if rows is None else rows)
-        out, first = [",".join(COLUMNS).encode()], 0
+        table, first = [",".join(COLUMNS).encode()], 0
         for source in self.sources:
-            lines = [line for at, line in enumerate(source.lines, start=first) if at in wanted]
-            out += lines if source.names == COLUMNS else [_in_our_columns(source.names, line) for line in lines]
+            lines = [line for place, line in enumerate(source.lines, start=first) if place in wanted]
+            table += lines if source.header == COLUMNS else [_in_our_columns(source.header, line) for line in lines]
             first += len(source.lines)
-        return b"\n".join(out) + b"\n"
+        return b"\n".join(table) + b"\n"
 
     @property
     def places(self) -> list["Place"]:
-        """Return where each row is."""
+        """Return the file and line of each row."""
         return [Place(source.path, number, source.header) for source in self.sources for number in source.numbers]
 
 
 class Place(NamedTuple):
-    """Where a row is."""
+    """The file and line of a row."""
 
     path: Path
     line: int
@@ -104,36 +105,39 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """A file, and which of its lines are rows."""
+    """A file, and the numbers of the lines that are rows."""
 
     path: Path
     header: tuple[str, ...]
     """The columns of the file."""
     numbers: Sequence[int]
-    """The line of each row."""
-    names: tuple[str, ...]
-    """The columns of `lines`: those of the file, or ours."""
+    """The line number of each row."""
     lines: Sequence[bytes]
-    """The text of each row; nothing where that was not asked for."""
+    """The text of each row; empty unless `load` was called with `keep`."""
 
 
 def load(
     paths: Sequence[Path], without: Collection[str] = (), identity: Sequence[str] = (), *, keep: bool = False
 ) -> Loaded:
-    """Read every file; what cannot be used is left out and named in `problems`. Raises nothing.
+    """Return the rows of all files. Files and lines that cannot be used are left out and reported in `problems`.
 
-    Columns in `without` are not read: they are missing from the frame. With `identity`, a column of that name
-    numbers the rows from 0, the same for rows that agree in all of those columns. With `keep` the text of the rows
-    stays in memory, so that it can be passed on. Rows that were changed after gpubench wrote them are used, and named.
+    Rows that were changed after gpubench wrote them are used, and reported. Raises nothing.
+
+    Args:
+        paths: files, or folders whose CSV files are read.
+        without: columns that the frame will lack.
+        identity: if given, the frame has a column `identity`: a number that is the same in rows that agree in all
+            these columns.
+        keep: keep the text of the rows, which `table` needs.
     """
-    import polars as pl  # most commands start without it
+    import polars as pl  # imported here, because most commands need no rows
 
     from gpubench.rows import parse
 
     problems: list[str] = []
     columns = [name for name in COLUMNS if name not in without]
     chunks = chunks_of(paths, problems)
-    with ThreadPoolExecutor(READERS) as pool:  # polars leaves the interpreter to the other one
+    with ThreadPoolExecutor(READERS) as pool:  # polars releases the GIL
         parts = list(pool.map(partial(_read, columns=columns, keep=keep), chunks))
     problems += [problem for *_, of_chunk in parts for problem in of_chunk]
     sources = tuple(source for _, of_chunk, _ in parts for source in of_chunk)
@@ -147,10 +151,7 @@ def load(
 def _read(
     paths: Sequence[Path], columns: Sequence[str], *, keep: bool
 ) -> "tuple[list[pl.DataFrame], list[Source], list[str]]":
-    """Return the rows of some files, the files and their problems.
-
-    Neighbours with one header are read at once, or line by line where there is anything wrong.
-    """
+    """Return the tables of some files, the files and their problems."""
     from gpubench.rows import parse
 
     tables: list[pl.DataFrame] = []
@@ -162,24 +163,20 @@ def _read(
         if table is not None:
             tables.append(table)
         for file in neighbours:
-            if table is not None:
-                problems += named(file.path, edited(file))
-                lines = file.lines[:-1]
-                sources.append(Source(file.path, names, range(2, len(lines) + 2), names, lines if keep else ()))
-            else:
+            if table is None:
                 rows = good_rows(file, problems)
-                tables.append(parse.part_of(parse.from_cells(rows.values()), columns))
-                texts = list(map(_csv_line, rows.values())) if keep else []
-                sources.append(Source(file.path, names, list(rows), COLUMNS, texts))
+                tables.append(parse.from_cells(rows.values(), columns))
+                numbers: Sequence[int] = list(rows)
+            else:
+                problems += named(file.path, edited(file))
+                numbers = range(2, len(file.lines) + 1)
+            lines = [file.lines[number - 2] for number in numbers] if keep else []
+            sources.append(Source(file.path, names, numbers, lines))
     return tables, sources, problems
 
 
-def _in_our_columns(names: Sequence[str], line: bytes) -> bytes:
-    """Return a line of a table with other columns as one with ours."""
-    return _csv_line(in_our_columns(names, split(line.decode())))
-
-
-def _csv_line(cells: Sequence[str]) -> bytes:
+def _in_our_columns(header: Sequence[str], line: bytes) -> bytes:
+    """Return a line of a file with other columns as one with ours."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow(cells)
+    csv.writer(out, lineterminator="").writerow(in_our_columns(header, split(line.decode())))
     return out.getvalue().encode()

@@ -1,4 +1,4 @@
-"""The row: one trial as one CSV line. Its fields are the columns; beside each stand source, unit, digits and range."""
+"""The row: one trial as a line of a CSV file. Declares each column with its source, unit, range, role and meaning."""
 
 import csv
 import hashlib
@@ -359,11 +359,11 @@ class Row:
 
 
 ABOUT: Mapping[str, Column] = {f.name: f.metadata["column"] for f in fields(Row)}
-"""What is known of each column."""
+"""The description of each column, by name."""
 COLUMNS = tuple(ABOUT)
 QUALITIES = {name: about for name, about in ABOUT.items() if about.source == "quality"}
 SHOWN_QUALITIES = {name: about for name, about in QUALITIES.items() if about.title}
-"""Those that stand beside a result."""
+"""The qualities that results show."""
 
 
 def _columns_of(kind: type) -> tuple[str, ...]:
@@ -378,13 +378,13 @@ DIGEST_DIGITS = 16
 
 
 def to_cells(row: Row) -> list[str]:
-    """The row as text: empty for None, `true`/`false`, floats so that they read back exactly; with its digest."""
+    """Return the row as texts, with its digest: None is empty, and floats have all digits that they need."""
     values = [_cell(getattr(row, name), whole=name in INTEGERS) for name in COLUMNS[:-2]]
     return [*values, digest_of(values), row.end]
 
 
 def digest_of(values: Sequence[str]) -> str:
-    """The digest of a row's values, spelled and ordered as `to_cells` has them; it and the end are none."""
+    """Return the digest of a row's cells from `to_cells`, without the last two (digest and end)."""
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(values)
     return hashlib.sha256(line.getvalue().encode()).hexdigest()[:DIGEST_DIGITS]
@@ -394,7 +394,7 @@ def _cell(value: object, *, whole: bool) -> str:
     if value is None or isinstance(value, bool):
         return {None: "", True: "true", False: "false"}[value]
     if isinstance(value, float):
-        # NumPy's floats are floats too, and their repr is np.float64(1.5). A whole number read from a file is one.
+        # The repr of NumPy's floats is np.float64(1.5). Whole numbers are floats after reading.
         return str(int(value)) if whole and value.is_integer() else repr(float(value))
-    # One row is one line, so that a torn write can only hurt the last line.
+    # A row is one line, so that an interrupted write damages no other row.
     return " ".join(str(value).split()) if isinstance(value, str) else str(value)

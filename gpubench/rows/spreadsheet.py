@@ -1,4 +1,4 @@
-"""Tables as CSV for a spreadsheet: a field that a program would take for a formula is shown as text."""
+"""Writes CSV tables that are safe in a spreadsheet: it executes no cell as a formula."""
 
 import csv
 import io
@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Sequence
 
 STARTS = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of what spreadsheets execute (OWASP, CSV injection)."""
+"""First characters of cells that spreadsheets execute (OWASP, CSV injection)."""
 
 _SUSPECT = re.compile(rb'(^|,)"?[=+\-@\t\r]')
 
 
 def neutral(value: object) -> str:
-    """The value as text that no spreadsheet executes; numbers, a minus included, stay as they are."""
+    """Return the value as text that no spreadsheet executes: formulas get an apostrophe, negative numbers do not."""
     text = str(value)
     if isinstance(value, int | float) or not text.startswith(STARTS) or _is_number(text):
         return text
@@ -20,7 +20,7 @@ def neutral(value: object) -> str:
 
 
 def csv_text(header: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
-    """The whole table; None and NaN are empty."""
+    """Return the table as CSV; None and NaN become empty cells."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(map(neutral, header))
@@ -29,9 +29,9 @@ def csv_text(header: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
 
 
 def neutral_table(table: bytes) -> bytes:
-    """Return a table of rows whose texts no spreadsheet executes; other lines stay as they are.
+    """Return a CSV of rows in which no spreadsheet executes a cell; other lines are unchanged.
 
-    The digest of a row that changes stays, so that gpubench names the change where it reads the table.
+    A changed row keeps its digest, so that gpubench reports the change when it reads the table.
     """
     lines = table.split(b"\n")
     for at, line in enumerate(lines):

@@ -1,4 +1,4 @@
-"""Read the JSON in a row's fields; a `table`, a suite's own lines by column, is empty where the text is none."""
+"""Reads the JSON of a row's `table` column: a suite's own lines, such as an epoch each. Broken text gives no lines."""
 
 import json
 from collections import defaultdict
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from typing import Any
 
 PLAUSIBLE = (1e-50, 1e50)
-"""A figure of any unit is between these, or 0; products and quotients of some are numbers too."""
+"""Smallest and largest figure other than 0 that is used, so that products and quotients do not overflow."""
 LONGEST = 10**6
-"""No run has more epochs or hours, and no image more pixels a side."""
+"""Upper limit of epochs, of hours, and of the pixels of an image's side."""
 BROKEN = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
-"""Errors of reading a field that is no JSON, is nested too deep, or has another type than it should."""
+"""Errors of reading a field that is no JSON, is nested too deep, or has a value of a wrong type."""
 
 
 def number(value: object) -> float:
-    """Return a figure of such a field. Raises ValueError for any other."""
+    """Return a figure of such a field as a float. Raises ValueError if it is no figure."""
     if isinstance(value, int | float) and (value == 0 or PLAUSIBLE[0] <= abs(value) <= PLAUSIBLE[1]):
         return float(value)
     raise ValueError("not a figure")
 
 
 def parsed(text: object) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return the columns of a row's `table`, and its lines by column; neither where it is empty or broken.
+    """Return the columns of a row's `table`, and its lines by column; both empty if the text is empty or broken.
 
-    Version 0.2 imported entries of DAWNBench: their tables begin with an object, which is not a line.
+    Version 0.2 imported entries of DAWNBench, whose tables begin with an object before the columns.
     """
     try:
         content = json.loads(str(text))
@@ -41,7 +41,7 @@ def table_of(text: object) -> list[dict[str, Any]]:
 
 
 def stages_in(text: str) -> list[dict[str, Any]] | None:
-    """Return the lines of a table that has hours and image sizes; None where it is another, or broken."""
+    """Return the lines of a table with hours and image sizes; None for another table, or broken text."""
     columns, table = parsed(text)
     return table if {"hours", "size"} <= set(columns) else None
 
@@ -49,7 +49,7 @@ def stages_in(text: str) -> list[dict[str, Any]] | None:
 def hours_by_size(table: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
     """Return (pixels, hours) of each stage, in order.
 
-    Lines are stages with their own hours, or epochs from the first on, with the hours since the beginning.
+    Lines are stages with their hours, or all epochs from the first on with the hours since the beginning.
     """
     try:
         if table and "epoch" not in table[0]:
@@ -69,7 +69,7 @@ def hours_by_size(table: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]
 
 @dataclass(frozen=True)
 class Epoch:
-    """A line of a table with a line per epoch; None where a figure is missing."""
+    """A line of a table with a line per epoch; None for missing figures."""
 
     number: int
     hours: float
@@ -82,9 +82,9 @@ class Epoch:
 
 
 def epochs_in(text: object) -> list[Epoch]:
-    """Return the epochs of a table that has their hours; none where it is another, or broken.
+    """Return the epochs of a table with hours; empty for another table, or broken text.
 
-    Of several lines of an epoch the first counts: the last epoch of imagenet is scored on other crops too.
+    If an epoch has several lines, the first is used: imagenet scores the last epoch on other crops too.
     """
     epochs: dict[float, Epoch] = {}
     for line in table_of(text):
@@ -97,13 +97,13 @@ def epochs_in(text: object) -> list[Epoch]:
 
 
 def _share(line: Mapping[str, Any], name: str) -> float | None:
-    """Return a share, or DAWNBench's in per cent."""
+    """Return a share; tables of DAWNBench have it in per cent."""
     percent = _figure(line.get(f"{name}Accuracy"), 100)
     return _figure(line.get(name), 1) if percent is None else percent / 100
 
 
 def _figure(value: object, most: float) -> float | None:
-    """Return a number from 0 to `most`; None where it is none, such as `N/A`."""
+    """Return a number from 0 to `most`; None for any other value, such as `N/A`."""
     try:
         figure = float(str(value))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Writes rows to the CSV file of a run: one process at a time, each row whole and synced, none into a foreign file."""
+"""Appends rows to the CSV file of a run, which is locked: each row is complete and synced. Refuses other tables."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ from gpubench.rows.row import COLUMNS, Row, to_cells
 
 HEADER = ",".join(COLUMNS).encode()
 RUN_WAITS_SECONDS, APPEND_WAITS_SECONDS = 2.0, 30.0
-"""How long to wait for another process that writes the file: that of a run does so for hours."""
+"""How long to wait for another process that writes the file: shorter for a run, which writes for hours."""
 
 
 class Busy(UserError):
@@ -24,7 +24,7 @@ class Busy(UserError):
 
 
 class Rescued(UserError):
-    """Rows could not go into their file; the message says where they are instead, or `data` has them."""
+    """Rows could not be written to their file; the message names the file that has them instead, or `data` has them."""
 
     exit_code = 4
 
@@ -34,22 +34,22 @@ class Rescued(UserError):
 
 
 class RowsFile:
-    """The CSV file of a run, which nobody else writes while the `with` block lasts.
+    """The CSV file of a run, locked by this process inside the `with` block.
 
-    The lock lies on the file itself. A new file is made at once, and taken away again where no row came.
+    A new file is created at once, and removed at the end if it has no row.
 
     Args:
-        path: the file; its folder is made where it is missing.
+        path: the file; a missing folder is created.
         patience_seconds: how long to wait for another process that writes it.
     """
 
     def __init__(self, path: Path, patience_seconds: float = RUN_WAITS_SECONDS) -> None:
         self.path, self._patience_seconds = path, patience_seconds
         self.notes: list[str] = []
-        """What there is to say of the file as it was found."""
+        """Remarks on the state of the file when it was opened."""
 
     def __enter__(self) -> "RowsFile":
-        """Raises Busy, or UserError where the path cannot be written or holds something else."""
+        """Open and lock the file. Raises Busy, or UserError if it cannot be written or has another table."""
         path = self.path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ class RowsFile:
         self._file.close()
 
     def append(self, rows: Iterable[Row]) -> None:
-        """Add rows at the end, flushed and synced. Raises Rescued where they had to go elsewhere."""
+        """Add rows at the end, and sync. Raises Rescued if they had to be written to another file."""
         lines = _lines(rows)
         try:
             why = self._why_not()
@@ -87,7 +87,7 @@ class RowsFile:
         raise self._rescued(lines, why)
 
     def _opened(self) -> io.FileIO:
-        """The file, made where it is missing, and locked."""
+        """Return the file, created if it is missing, and locked."""
         deadline = time.monotonic() + self._patience_seconds
         while True:
             file = io.FileIO(self.path, "a+")
@@ -97,19 +97,19 @@ class RowsFile:
                 return file
             except OSError as error:
                 file.close()
-                # A run without rows may have taken it away in between.
+                # Another run may have removed its empty file in between.
                 if not isinstance(error, BlockingIOError | FileNotFoundError) or time.monotonic() >= deadline:
                     raise
                 time.sleep(0.1)
 
     def _begin(self) -> None:
-        """Look at what is there: its header, and a last line that a kill has torn."""
+        """Check the header, and complete a last line that was torn when a run was killed."""
         file, self._size = self._file, self._size_now()
         start = os.pread(file.fileno(), len(HEADER) + 2, 0)
         if self._size <= len(HEADER) and HEADER.startswith(start):
             if start:
                 file.truncate(0)
-                self.notes.append(f"{self.path}: only a torn header was there; started anew")
+                self.notes.append(f"{self.path}: it had only a torn header; started anew")
         elif not _is_header(start):
             raise UserError(f"--out {self.path}: it holds another table, or rows of another gpubench; give a new file")
         elif _seal(file):
@@ -122,7 +122,7 @@ class RowsFile:
         return os.fstat(self._file.fileno()).st_size
 
     def _why_not(self) -> str:
-        """Why rows must not be added to what lies at the path by now; empty where they may. Raises OSError."""
+        """Return why no rows may be added to the file any more; empty if they may. Raises OSError."""
         if not self.path.exists():
             return "was removed"
         if not is_at(self._file.fileno(), self.path):
@@ -137,7 +137,7 @@ class RowsFile:
         return ""
 
     def _write(self, content: bytes) -> None:
-        """All of it, synced, or nothing. Raises OSError."""
+        """Write all of it and sync; if that fails, write nothing. Raises OSError."""
         before = self._size_now()
         try:
             _write_out(self._file, content)
@@ -148,17 +148,17 @@ class RowsFile:
         self._size = before + len(content)
 
     def _rescued(self, lines: bytes, why: str) -> Rescued:
-        """Keep lines that may not go into the file in another one; where there can be none, the error has them."""
+        """Write the lines to a new file, and return the error that names it; if that fails, the error has the lines."""
         earlier = b""
         with suppress(OSError):
-            if os.fstat(self._file.fileno()).st_nlink == 0:  # no name leads to the earlier rows any more
+            if os.fstat(self._file.fileno()).st_nlink == 0:  # the file was removed, and its earlier rows would be lost
                 self._file.seek(0)
                 earlier = self._file.read()
         content = (earlier or HEADER + b"\n") + lines
         place = _new_file_beside(self.path, content)
         if place is None:
-            said = f"{self.path} {why}, and no other file could be written. Keep these lines:"
-            return Rescued(said, content.decode())
+            message = f"{self.path} {why}, and no other file could be written. Keep these lines:"
+            return Rescued(message, content.decode())
         count = content.count(b"\n") - 1
         again = f"cat {shlex.quote(str(place))} >> {shlex.quote(str(self.path))}"
         return Rescued(
@@ -168,18 +168,18 @@ class RowsFile:
 
 
 def append(path: Path, rows: Iterable[Row]) -> None:
-    """Add rows to a file that no run of this process has open; waits while another process writes it.
+    """Add rows to a file that this process has not opened; waits while another process writes it.
 
-    Raises UserError where that takes too long or the file cannot be written, Rescued as `RowsFile.append` does.
+    Raises UserError if that takes too long or the file cannot be written, and Rescued as `RowsFile.append` does.
     """
     with RowsFile(path, APPEND_WAITS_SECONDS) as file:
         file.append(rows)
 
 
 def check_writable(path: Path) -> None:
-    """Make the folder and open the file as `append` will, before hours of work; raises UserError.
+    """Raise UserError if `append` could not write the file: a check before hours of work.
 
-    A torn last line is ended. A file that a run writes passes.
+    Creates the folder, and completes a torn last line. A file that a run is writing passes.
     """
     with suppress(Busy), RowsFile(path, patience_seconds=0):
         pass
@@ -192,7 +192,7 @@ def _lines(rows: Iterable[Row]) -> bytes:
 
 
 def _is_header(start: bytes) -> bool:
-    """Whether a file that begins so has our header; spreadsheets end its line in their own way."""
+    """Return whether a file with these first bytes has our header; spreadsheets end its line with CR LF."""
     return start.startswith((HEADER + b"\n", HEADER + b"\r\n"))
 
 
@@ -204,7 +204,7 @@ def _write_out(file: io.FileIO, content: bytes) -> None:
 
 
 def _new_file_beside(path: Path, content: bytes) -> Path | None:
-    """A new file with the content: in the same folder, else in the temporary one; None where neither takes it."""
+    """Return a new file with the content, in the same folder or else the temporary one; None if both fail."""
     for folder in (path.parent, None):
         with suppress(OSError):
             descriptor, name = tempfile.mkstemp(".csv", f"{path.stem}.rescued-", folder)
@@ -218,13 +218,13 @@ def _new_file_beside(path: Path, content: bytes) -> Path | None:
 
 
 def _seal(file: io.FileIO) -> bool:
-    """End a last line that has no newline, so that the next row stays whole; returns whether it was torn."""
+    """End a last line that has no newline, so that the next row is complete; return whether it was torn."""
     file.seek(-1, os.SEEK_END)
     if file.read(1) == b"\n":
         return False
     file.seek(0)
     torn = file.read().rpartition(b"\n")[2]
     odd = torn.count(b'"') % 2 == 1
-    # An open quote would swallow the lines that follow, for every reader that honours quotes.
+    # In an open quote, readers of CSV would continue with the lines that follow.
     file.write(b'"\n' if odd else b"\n")
-    return odd or not torn.endswith(b",end")  # else it is whole, and an editor took its newline
+    return odd or not torn.endswith(b",end")  # else it is complete, and an editor removed its newline

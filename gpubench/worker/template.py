@@ -21,6 +21,8 @@ MOST_PRINTED = 1 << 14
 DEVICE_FILES = ("/dev/nv", "/dev/dxg", "/dev/kfd", "/dev/dri")
 """Beginnings of the files that a process has open once a card's driver is initialised in it; that of CUDA does not work
 in a fork. Under WSL it is /dev/dxg."""
+IMPORTED_LATE = ("device", "flops", "memory_layout", "operands", "precision", "process_group")
+"""Modules of gpubench.training that run_trial.py imports only inside functions."""
 
 
 def fork_for_each_task(suite: str, channel: socket.socket, send: Send) -> tuple[int, int]:
@@ -73,14 +75,14 @@ def _begin_fork(
 
 
 def _import(path: Path) -> str:
-    """Import the suite at `path` and the modules that it times; returns why that failed, or an empty text."""
+    """Import the suite at `path` and the modules that train it; returns why that failed, or an empty text."""
     run_trial.ignore_known_warnings()
     try:
         loaded, sources = files.load(path), files.sources(path)
         digest = loaded.digest
         if loaded.suite.torch:
-            for module in sorted(timed_code.modules_behind(sources)):
-                import_module(f"gpubench.{module.removesuffix('.py').replace('/', '.')}")
+            for module in IMPORTED_LATE:
+                import_module(f"gpubench.training.{module}")
         if isinstance(loaded.suite.train, Imported):
             import_module(loaded.suite.train.module)
     except (Exception, SystemExit) as error:

@@ -8,7 +8,7 @@ time as real ones. `--set weights=given --weights DIR` starts from real ones.
 With LoRA the frozen weights have 16 bits where the precision computes in 16 bits; adapters stay fp32. With QLoRA they
 have 4 bits (NF4, scales quantized again) and are expanded for each product, so it is a method and no precision.
 
-Samples are trained tokens. Timed: training steps and validation. Read network.py, then training.py.
+Samples are trained tokens. Timed: training steps and validation. training.py has the network, and what trains it.
 """
 
 import logging
@@ -18,8 +18,10 @@ from importlib.util import find_spec
 
 from gpubench import Case, Param, ParamValue, Suite, imported
 
-# peft imports bitsandbytes where it is installed, which then warns on a CPU of missing kernels for inference.
+# peft imports bitsandbytes if it is installed, which warns on a CPU of missing kernels for inference.
 logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+# peft also imports torchao if it is installed, for which torch logs a deprecation twice.
+logging.getLogger("torch.utils._pytree").addFilter(lambda record: "register_constant() on Enum" not in str(record.msg))
 
 CONTEXT = 2048
 

@@ -1,27 +1,170 @@
-"""The optimizer with its learning rate, the proof of QLoRA, and the loop."""
+"""Llama with its loss, made of transformers, peft and bitsandbytes; the optimizer, the proof of QLoRA, and the loop."""
 
 import math
+from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
+from peft import LoraConfig, inject_adapter_in_model
+from peft.tuners.lora import LoraLayer
 from tokenizers import Tokenizer
+from torch import nn
+from torch.nn.functional import cross_entropy
 
 # torch documents this extension point ("Extending PyTorch"), despite the underscore in its path.
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
-from gpubench import Blueprint, Clock, Trial
+from gpubench import Blueprint, Clock, Trial, UserError
+from gpubench.data.datasets import locate_weights
+from gpubench.suite.precisions import PRECISIONS
 from gpubench.training import Stepper, distributed, mode_of, quiet, weighted_mean
 from gpubench.training.sequences import Batch, RandomSequences, load_text, sequences_in_order, steps_of, tokens_of
 
 from . import SIZES
-from .network import network_of, weights_folder
 
+ADAPTER = "default"
+"""peft's name of the only adapter."""
+TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+"""Linear layers with an adapter, which QLoRA has in 4 bits: all but the last."""
+SHAPE = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")
 CLIP_NORM = 1.0
 WARMUP = 0.03
 """Share of the steps in which the learning rate rises."""
 FOUR_BIT_CALLS = {"gemm_4bit", "dequantize_4bit"}
 """Operators of bitsandbytes that read 4-bit weights."""
+
+
+class WithLoss(nn.Module):
+    """A language model that returns its loss."""
+
+    def __init__(self, llama: nn.Module) -> None:
+        super().__init__()
+        self.llama = llama
+
+    def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Return the mean loss, in nats per token, of int64 (N, T) and the tokens that follow, (N, T)."""
+        # As LlamaForCausalLM computes, whose own forward waits for the device to see whether sequences are packed.
+        llama: Any = self.llama
+        x, positions = llama.model.embed_tokens(tokens), torch.arange(tokens.shape[1], device=tokens.device)[None]
+        rotations = llama.model.rotary_emb(x, position_ids=positions)
+        for layer in llama.model.layers:
+            x = layer(x, position_embeddings=rotations, position_ids=positions)
+        logits = llama.lm_head(llama.model.norm(x))
+        return cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
+def network_of(trial: Trial, device: torch.device, *, only_shapes: bool = False) -> WithLoss:
+    """Return the trial's network on the device. Raises UserError if the given weights are another model's.
+
+    With `only_shapes` its weights are random, and those of 4 bits are stand-ins of the same size.
+    """
+    params, precision = trial.params, PRECISIONS[trial.case.precision]
+    # All weights are trained in fp32; autocast would cast frozen ones to 16 bits for each product.
+    frozen = precision.weights if params.method == "full" else precision.autocast or precision.weights
+    dtype: torch.dtype = getattr(torch, frozen)
+    if only_shapes or params.weights == "random" or trial.case.weights == "random":
+        llama = random_llama(trial, dtype, device, stand_in if only_shapes else quantize)
+    else:
+        llama = given_llama(trial, dtype, device)
+    if params.method != "full":
+        add_adapters(llama, params.rank, device)
+    if params.checkpointing:
+        llama.activation_checkpointing_enable()
+    # Also for validation: there is no dropout, and in `eval` bitsandbytes repacks weights on a CPU.
+    return WithLoss(llama).train()
+
+
+def random_llama(
+    trial: Trial, dtype: torch.dtype, device: torch.device, narrow: Callable[[nn.Module], None]
+) -> LlamaForCausalLM:
+    """Return a Llama with normal weights. With QLoRA `narrow` is called with each layer before the next is made."""
+    size = SIZES[trial.case.model]
+    shape = (0, size.width, size.inner, size.heads, size.shared_heads)
+    sizes = {**dict(zip(SHAPE, shape, strict=True)), "vocab_size": size.vocabulary, "tie_word_embeddings": size.tied}
+    config = LlamaConfig(**sizes, use_cache=False)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    with device:
+        llama = LlamaForCausalLM(config)
+        for index in range(size.layers):
+            layer = LlamaDecoderLayer(config, index)
+            for weight in layer.parameters():
+                if weight.ndim == 2:
+                    nn.init.normal_(weight, std=config.initializer_range)
+            if trial.params.method == "qlora":
+                narrow(layer)
+            llama.model.layers.append(layer)
+    torch.set_default_dtype(before)
+    config.num_hidden_layers = size.layers
+    return llama
+
+
+def given_llama(trial: Trial, dtype: torch.dtype, device: torch.device) -> LlamaForCausalLM:
+    """Return the Llama in --weights DIR."""
+    path = weights_folder(trial)
+    llama = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, local_files_only=True, use_cache=False)
+    size, config = SIZES[trial.case.model], llama.config
+    wanted = (size.layers, size.width, size.inner, size.heads, size.shared_heads)
+    if tuple(getattr(config, name, None) for name in SHAPE) != wanted:
+        raise UserError(f"{path / 'config.json'}: no {trial.case.model}, whose {', '.join(SHAPE)} are {wanted}")
+    if trial.params.method == "qlora":
+        for layer in llama.model.layers:
+            quantize(layer.to(device))
+    return llama.to(device)
+
+
+def weights_folder(trial: Trial) -> Path:
+    """Return the folder with the given weights."""
+    path = locate_weights(trial.case.model, Path(trial.weights_dir))
+    assert path is not None  # the parent located it before it planned this trial
+    return path
+
+
+def linears_of(layer: nn.Module) -> list[tuple[str, nn.Linear]]:
+    """Return the linear layers inside a layer, with their names."""
+    return [(name, module) for name, module in layer.named_modules() if isinstance(module, nn.Linear)]
+
+
+def quantize(layer: nn.Module) -> None:
+    """Replace the linear layers of a layer by 4-bit ones (Dettmers et al., "QLoRA", 2023), on their device."""
+    from bitsandbytes.functional import quantize_4bit
+    from bitsandbytes.nn import Linear4bit, Params4bit
+
+    for name, linear in linears_of(layer):
+        packed, state = quantize_4bit(linear.weight.detach(), quant_type="nf4")
+        narrow = Linear4bit(linear.in_features, linear.out_features, bias=False, device="meta")
+        narrow.weight = Params4bit(packed, quant_state=state, quant_type="nf4", bnb_quantized=True, module=narrow)
+        layer.set_submodule(name, narrow)
+
+
+def stand_in(layer: nn.Module) -> None:
+    """Give the linear layers of a layer the bytes that `quantize` leaves: bitsandbytes takes no tensors without data.
+
+    Those are half a byte for each weight, and a scale in fp32 for 64 of them.
+    """
+    for _, linear in linears_of(layer):
+        linear.register_buffer("packed", torch.empty(linear.weight.numel() * 9 // 16, dtype=torch.uint8))
+        weight = linear.weight.new_empty(1, 1).expand(linear.weight.shape)
+        linear.weight = nn.Parameter(weight, requires_grad=False)
+
+
+def add_adapters(llama: LlamaForCausalLM, rank: int, device: torch.device) -> None:
+    """Freeze the weights and add peft's adapters in fp32: W x becomes W x + 2 B A x, with B zero at first."""
+    llama.is_loaded_in_4bit = True  # peft then looks for bitsandbytes' layers
+    config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=TARGETS)
+    # Elsewhere than on meta peft moves the adapters by Module.to, which the tensors of `gpubench fits` refuse.
+    with torch.device("meta"):
+        inject_adapter_in_model(config, llama, ADAPTER)
+    for module in llama.modules():
+        if isinstance(module, LoraLayer):
+            for adapters in (module.lora_A, module.lora_B):
+                inputs, outputs = adapters[ADAPTER].in_features, adapters[ADAPTER].out_features
+                adapters[ADAPTER] = nn.Linear(inputs, outputs, bias=False, device=device)
+            nn.init.zeros_(module.lora_B[ADAPTER].weight)
 
 
 def texts_of(trial: Trial) -> list[torch.Tensor]:

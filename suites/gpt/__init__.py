@@ -5,7 +5,7 @@ cosine learning rate, gradients clipped at 1, sequences of 1,024 tokens from ran
 WikiText-2, or the text in --data, in bytes. `gpt2-124m` and `gpt2-1.5b` have GPT-2's vocabulary nevertheless, so that
 they compute what nanoGPT computes. benchmarks/against_nanogpt.py compares the losses of both.
 
-Samples are trained tokens. Timed: training steps and validation. Read network.py, then training.py.
+Samples are trained tokens. Timed: training steps and validation. training.py has the network, and what trains it.
 """
 
 from collections.abc import Mapping

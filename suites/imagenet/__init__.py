@@ -10,8 +10,7 @@ summed in three steps over groups. `scaling` measures its speed alone, on random
 Timed: all epochs, training, validation and input pipeline, and the checkpoint after each. Not timed: imports, building
 the model, listing the images, making resized copies (`gpubench data prepare imagenet`).
 
-Read network.py first, then pictures.py, data.py, checkpoint.py and training.py; `phases` are in
-gpubench/data/schedules.py.
+Read network.py first, then data.py and training.py; `phases` are in gpubench/data/schedules.py.
 """
 
 from collections.abc import Mapping

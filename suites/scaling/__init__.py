@@ -15,7 +15,7 @@ columns of `table` are those of nccl-tests. A linear layer that trains meanwhile
 nor decoder hides the cost of communication. Forward and backward are in the precision, weights in fp32. The optimizer
 is LARS, without weight decay on biases and BatchNorm.
 
-Read allreduce.py first, then training.py.
+training.py has both.
 """
 
 import math

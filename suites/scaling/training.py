@@ -1,8 +1,12 @@
-"""Trains a network on random images with LARS; `train` does that, or times the all-reduces of allreduce.py."""
+"""Sums of tensors over all processes, checked and timed; and networks that train on random images with LARS."""
 
+import math
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
+import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
 from gpubench import Blueprint, Clock, Trial, UserError
@@ -10,19 +14,193 @@ from gpubench.training import (
     Lars,
     LossScale,
     Notes,
+    Sum,
     distributed,
+    flat,
+    group_size,
+    hierarchical,
     imagenet_network,
     layout,
     mode_of,
     quiet,
     send_gradients,
+    synchronize,
 )
 
 from . import CLASSES, NETWORKS
-from .allreduce import measure_allreduce
 
+BUNDLES, BUNDLE_SECONDS = 6, 0.1
+"""Calls are timed in bundles of about this length, so that launches and waits are a small part of it."""
+LEAST_CALLS = {"cpu": 8, "cuda": 20}
+"""Fewest timed calls of a payload."""
+MOST_CALLS = 10_000
+"""Most calls in one bundle: the smallest messages take microseconds."""
 POOL = 4
 """Number of different batches; the time of a step does not depend on the images."""
+
+
+@dataclass(frozen=True)
+class Payload:
+    """Tensors to sum over all processes, as their numbers of elements."""
+
+    name: str
+    elements: tuple[int, ...]
+
+
+def payloads_of(smallest: int, largest: int, width: int, gradients: bool) -> list[Payload]:
+    """Return messages from `smallest` to `largest` bytes in steps of 4, then both networks' gradients.
+
+    Gradients are in the order of a backward pass: the last layer's first.
+    """
+    payloads, size = [], smallest
+    while size <= largest:
+        payloads.append(Payload(f"{size} B", (size // width,)))
+        size *= 4
+    if gradients:
+        for name in NETWORKS:
+            weights = reversed(list(imagenet_network(name).parameters()))
+            payloads.append(Payload(name, tuple(weight.numel() for weight in weights)))
+    return payloads
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A way to sum tensors in place over all processes; `fusion_bytes`: in buckets of at most that size."""
+
+    name: str
+    fusion_bytes: int
+    sum_one: Sum
+
+    def sum(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Sum the tensors."""
+        if not self.fusion_bytes:
+            for tensor in tensors:
+                self.sum_one(tensor)
+            return
+        for bucket in buckets_of(tensors, self.fusion_bytes):
+            together = torch.cat(bucket)
+            self.sum_one(together)
+            for tensor, part in zip(bucket, together.split([len(tensor) for tensor in bucket]), strict=True):
+                tensor.copy_(part)
+
+
+def buckets_of(tensors: Sequence[torch.Tensor], fusion_bytes: int) -> Iterator[list[torch.Tensor]]:
+    """Yield neighbouring tensors of at most `fusion_bytes` together; a larger tensor alone."""
+    bucket: list[torch.Tensor] = []
+    for tensor in tensors:
+        if bucket and sum(part.nbytes for part in bucket) + tensor.nbytes > fusion_bytes:
+            yield bucket
+            bucket = []
+        bucket.append(tensor)
+    if bucket:
+        yield bucket
+
+
+def algorithms_of(trial: Trial) -> list[Algorithm]:
+    """Return `flat`, and `hierarchical` if a group is more than one process and fewer than all."""
+    params = trial.params
+    ways: list[tuple[str, Sum]] = [("flat", flat)]
+    if 1 < group_size(trial, params.group) < trial.case.processes:
+        ways.append(("hierarchical", hierarchical(trial, params.group)))
+    return [Algorithm(name, fused, way) for name, way in ways for fused in (0, params.fusion_mib << 20)]
+
+
+def wrong_sums(algorithm: Algorithm, payload: Payload, dtype: torch.dtype, device: torch.device, trial: Trial) -> int:
+    """Return the number of wrong elements: element i of process r is (i + r) % 3, whose sums are exact in fp16."""
+    world = trial.case.processes
+    exact = [sum((index + rank) % 3 for rank in range(world)) for index in range(3)]
+
+    def pattern(count: int, values: Sequence[int]) -> torch.Tensor:
+        return torch.tensor(values, dtype=dtype, device=device).repeat(-(-count // 3))[:count].clone()
+
+    tensors = [pattern(count, [(index + trial.rank) % 3 for index in range(3)]) for count in payload.elements]
+    algorithm.sum(tensors)
+    wrong = sum(
+        int((tensor != pattern(count, exact)).sum()) for tensor, count in zip(tensors, payload.elements, strict=True)
+    )
+    everywhere = torch.tensor([wrong], device=device)
+    dist.all_reduce(everywhere)
+    return int(everywhere)
+
+
+def seconds_of_a_call(algorithm: Algorithm, tensors: Sequence[torch.Tensor], device: torch.device) -> float:
+    """Return the approximate seconds of a call, the same in every process."""
+    synchronize(device)
+    began = time.perf_counter()
+    for _ in range(3):
+        algorithm.sum(tensors)
+    synchronize(device)
+    slowest = torch.tensor([(time.perf_counter() - began) / 3], device=device)
+    dist.all_reduce(slowest, dist.ReduceOp.MAX)
+    return float(slowest)
+
+
+def calls_in_a_bundle(call_seconds: float, kind: str) -> int:
+    """Return the calls for a bundle of its length; all but the first, the warm-up, have at least LEAST_CALLS."""
+    least = -(-LEAST_CALLS.get(kind, LEAST_CALLS["cuda"]) // (BUNDLES - 1))
+    return max(least, min(MOST_CALLS, math.ceil(BUNDLE_SECONDS / max(call_seconds, 1e-9))))
+
+
+def prove(trial: Trial, clock: Clock) -> None:
+    """Train a linear layer in the precision, so that its operands prove the precision."""
+    mode, device = mode_of(trial.case.precision, trial.case.device), torch.device(trial.case.device)
+    model = distributed(torch.nn.Linear(256, 256).to(device), trial)
+    batch = torch.randn(trial.batch_size, 256, device=device)
+
+    def step(x: torch.Tensor) -> None:
+        model.zero_grad()
+        with quiet(model, clock.together):
+            with mode.autocast():
+                loss = model(x).float().square().mean()
+            loss.backward()
+
+    for x in clock.steps([batch] * 64, "train"):
+        step(x)
+    for x in clock.resident():
+        step(x)
+
+
+def measure_allreduce(trial: Trial, clock: Clock) -> None:
+    """Time each payload with each algorithm, in a phase and a line of the table."""
+    params, device = trial.params, torch.device(trial.case.device)
+    dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(trial.case.precision, torch.float32)
+    algorithms = algorithms_of(trial)
+    # Bytes that each process sends for one byte of all-reduce (nccl-tests, PERFORMANCE.md).
+    sent_share = 2 * (trial.case.processes - 1) / trial.case.processes
+    for _ in clock.epochs(1):
+        for payload in payloads_of(params.smallest, params.largest, dtype.itemsize, params.gradients):
+            size = sum(payload.elements) * dtype.itemsize
+            for algorithm in algorithms:
+                if algorithm.fusion_bytes and len(payload.elements) == 1:
+                    continue  # a single tensor cannot be fused
+                wrong = wrong_sums(algorithm, payload, dtype, device, trial)
+                if wrong:
+                    raise RuntimeError(f"{algorithm.name}: {wrong} of {payload.name}'s sums are not exact")
+                # Sums of zeros are zeros.
+                tensors = [torch.zeros(count, dtype=dtype, device=device) for count in payload.elements]
+                calls = calls_in_a_bundle(seconds_of_a_call(algorithm, tensors, device), device.type)
+                repeats = [tensors] * BUNDLES
+                fused = " fused" if algorithm.fusion_bytes else ""
+                phase = f"{algorithm.name}{fused} {payload.name}"
+                for step in clock.steps(repeats, phase, len(repeats), count=lambda _: int(trial.rank == 0)):
+                    for _ in range(calls):
+                        algorithm.sum(step)
+                seconds = clock.step_seconds(phase) / calls
+                clock.table.append(
+                    {
+                        "algorithm": algorithm.name,
+                        "fusion_bytes": algorithm.fusion_bytes,
+                        "what": payload.name if len(payload.elements) > 1 else "message",
+                        "tensors": len(payload.elements),
+                        "bytes": size,
+                        "type": str(dtype).removeprefix("torch."),
+                        "seconds": seconds,
+                        "algbw": size / seconds / 1e9,
+                        "busbw": size / seconds / 1e9 * sent_share,
+                        "wrong": wrong,
+                    }
+                )
+        prove(trial, clock)
 
 
 class Images:

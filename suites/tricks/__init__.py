@@ -10,13 +10,57 @@ the order of the article.
 Timed: all epochs with their validation, and the test at the end; the start of loader processes is part of the first
 epoch. Not timed: imports, starting the other training processes, building the model, reading the dataset.
 
-Read recipe.py first, then network.py, data.py and training.py, which has the code of the tricks and the loop.
+Read network.py first, then training.py, which has the images, the code of the tricks and the loop.
 """
 
-from gpubench import Case, Suite, imported
+from collections.abc import Mapping
+
+from gpubench import Case, Param, ParamValue, Suite, imported
 from gpubench.suite.trial import autocast_refusal
 
-from .recipe import MIXED, MODELS, PARAMS, TRAIN_IMAGES, ranks_of
+TRAIN_IMAGES, VALID_IMAGES, TEST_IMAGES = 45_000, 5_000, 10_000
+CLASSES, SIZE = 10, 32
+TRICKS = ("loading", "ddp", "mixed", "stopping", "sharded", "evaluation")
+
+
+def cumulative(number: int) -> dict[str, ParamValue]:
+    """Return the parameters of all tricks up to the one of this number; sharding replaces DDP."""
+    on: dict[str, ParamValue] = {name: True for name in TRICKS[: number + 1] if name != "mixed"}
+    return on | {"ddp": False} if "sharded" in on else on
+
+
+PARAMS = {
+    "loading": Param(False, "trick 1: loader processes prepare the batches, in pinned memory"),
+    "ddp": Param(False, "trick 2: several processes, one a device (on a CPU they share its cores)"),
+    "stopping": Param(False, "trick 4: stop when the validation loss has not improved for `patience` epochs"),
+    "sharded": Param(False, "trick 5: several processes, each with a share of gradients and moments (FSDP)"),
+    "evaluation": Param(False, "trick 6: validate and test without gradients, in larger batches"),
+    "workers": Param(0, "loader processes of `loading`; 0 is one for each CPU, shared out among training processes"),
+    "ranks": Param(2, "training processes of `ddp` and `sharded`; the batch is shared out among them", least=2),
+    "patience": Param(10, "epochs without a better validation loss before `stopping` stops", least=1),
+    "evaluation_batches": Param(4, "training batches in a batch of `evaluation`", least=1),
+    "epochs": Param(30, "epochs, the most where it may stop early", least=1),
+    "lr": Param(1e-3, "constant learning rate: a schedule would have to know where training stops"),
+    "decay": Param(5e-4, "AdamW's weight decay"),
+    "width": Param(64, "channels of the stem; the stages have 2, 4 and 8 times as many", least=1),
+    "train_images": Param(0, "first images of the training part, which has 45,000; 0: all"),
+    "valid_images": Param(0, "first images of the 5,000 held out to validate on; 0: all"),
+    "test_images": Param(0, "first images of the 10,000 to test on; 0: all"),
+}
+MODELS: dict[ParamValue, dict[str, ParamValue]] = {
+    "plain": {},
+    **{name: {name: True} if name in PARAMS else {} for name in TRICKS},
+    **{f"with-{name}": cumulative(number) for number, name in enumerate(TRICKS[:-1]) if number},
+    "all-six": cumulative(len(TRICKS) - 1),
+}
+# Lightning's ModelParallelStrategy knows bf16-mixed, but not 16-mixed.
+MIXED = dict.fromkeys(("mixed", "with-mixed", "with-stopping"), "mixed")
+MIXED |= dict.fromkeys(("with-sharded", "all-six"), "bf16")
+
+
+def ranks_of(params: Mapping[str, ParamValue]) -> int:
+    """Return the number of training processes of a run with these parameters."""
+    return int(params["ranks"]) if params["ddp"] or params["sharded"] else 1
 
 
 def refuse(case: Case) -> str:

@@ -7,7 +7,7 @@ from torch import nn
 
 from gpubench import Blueprint, Trial
 
-from .recipe import CLASSES, SIZE
+from . import CLASSES, SIZE
 
 
 class Residual(nn.Sequential):

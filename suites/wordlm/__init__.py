@@ -11,7 +11,7 @@ SGD clips gradients, and its rate is divided by 4 whenever validation does not i
 Samples are predicted tokens. Timed: all epochs, training and validation. Not timed: imports, building the model,
 reading the text, and the test at the end with the weights of the best epoch. The example's seed is `--seed 1111`.
 
-Read networks.py first, then data.py and training.py.
+training.py has the text, the networks, and what trains them.
 """
 
 from collections.abc import Mapping

@@ -1,20 +1,176 @@
-"""Steps of torch or of NVIDIA Apex, validation, and the loop."""
+"""The text in columns, the language models, steps of torch or of NVIDIA Apex, validation, and the loop."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 
-from gpubench import Blueprint, Clock, Trial
+from gpubench import Blueprint, Clock, Trial, UserError
+from gpubench.data.datasets import load_corpus
 from gpubench.training import Mode, Notes, Stepper, Tally, dtypes_of, mode_of
 
-from . import VOCABULARY
-from .data import Batch, load_text, padded, tokens_of
-from .networks import State, network
+from . import TEST_TOKENS, TRAIN_TOKENS, VALID_TOKENS, VOCABULARY
 
+Batch = tuple[torch.Tensor, torch.Tensor]
+"""Tokens (rows, columns), and the tokens that follow them, flat."""
+State = tuple[torch.Tensor, ...] | torch.Tensor | None
+"""The hidden state that is passed from batch to batch."""
 SLOW_DOWN = 4
 """The learning rate is divided by this when validation does not improve."""
+
+
+class Slices:
+    """Batches of at most `bptt` rows of the text's columns in device memory: views, so that nothing is copied."""
+
+    def __init__(self, columns: torch.Tensor, bptt: int) -> None:
+        self.columns, self.bptt = columns, bptt
+        self.tokens = (len(columns) - 1) * columns.shape[1]
+
+    def __len__(self) -> int:
+        return -(-(len(self.columns) - 1) // self.bptt)
+
+    def __iter__(self) -> Iterator[Batch]:
+        for start in range(0, len(self.columns) - 1, self.bptt):
+            end = min(start + self.bptt, len(self.columns) - 1)
+            yield self.columns[start:end], self.columns[start + 1 : end + 1].view(-1)
+
+
+def tokens_of(batch: Batch) -> int:
+    """Return the number of tokens that a batch predicts."""
+    return len(batch[1])
+
+
+def in_columns(part: torch.Tensor, width: int) -> torch.Tensor:
+    """Return tokens (N,) as (N // width, width): a column is a part of the text; an incomplete row is left out."""
+    rows = len(part) // width
+    return part[: rows * width].view(width, rows).t().contiguous()
+
+
+def real_text(root: Path) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
+    """Return the training, validation and test tokens, int64 (N,), of the corpus in `root`, and its vocabulary."""
+    corpus = load_corpus("wikitext-2", root)
+    train_part, valid_part, test_part = (
+        torch.from_numpy(part).long() for part in (corpus.train, corpus.valid, corpus.test)
+    )
+    return train_part, valid_part, test_part, corpus.vocabulary
+
+
+def synthetic_text(seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
+    """Return as many tokens as WikiText-2 has, drawn by Zipf's law: the n-th word has a weight of 1/n."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = 1 / torch.arange(1, VOCABULARY + 1)
+    train_part, valid_part, test_part = (
+        torch.multinomial(weights, tokens, replacement=True, generator=generator)
+        for tokens in (TRAIN_TOKENS, VALID_TOKENS, TEST_TOKENS)
+    )
+    return train_part, valid_part, test_part, VOCABULARY
+
+
+def padded(words: int, multiple: int) -> int:
+    """Return the size of a vocabulary that is padded to a multiple."""
+    return -(-words // multiple) * multiple
+
+
+def load_text(trial: Trial, device: torch.device) -> tuple[Slices, Slices, Slices, int]:
+    """Return training, validation and test text in columns on the device, and the size of the model's vocabulary."""
+    params = trial.params
+    *parts, words = synthetic_text(trial.seed) if trial.synthetic else real_text(Path(trial.data_dir))
+    vocabulary = padded(words, params.vocab_multiple)
+    train_part, valid_part, test_part = parts
+
+    def columns(part: torch.Tensor, tokens: int, width: int, name: str, option: str) -> Slices:
+        part = part[: tokens or len(part)]
+        if len(part) < 2 * width:
+            raise UserError(
+                f"the {name} text has {len(part)} tokens, too few for {width} columns of 2; give a smaller {option}"
+            )
+        return Slices(in_columns(part, width).to(device), params.bptt)
+
+    return (
+        columns(train_part, params.train_tokens, trial.batch_size, "training", "--batch"),
+        columns(valid_part, params.valid_tokens, params.valid_batch, "validation", "--set valid_batch"),
+        columns(test_part, params.valid_tokens, params.valid_batch, "test", "--set valid_batch"),
+        vocabulary,
+    )
+
+
+def positions(rows: int, width: int) -> torch.Tensor:
+    """Return the sines and cosines of Vaswani et al. 2017, (rows, 1, width)."""
+    angles = torch.arange(rows).unsqueeze(1) * torch.exp(torch.arange(0, width, 2) * (-math.log(10_000) / width))
+    waves = torch.zeros(rows, 1, width)
+    waves[:, 0, 0::2] = angles.sin()
+    waves[:, 0, 1::2] = angles.cos()[:, : width // 2]
+    return waves
+
+
+def layers(kind: str, params: SimpleNamespace) -> nn.Module:
+    """Return the layers between embedding and decoder."""
+    if kind == "transformer":
+        layer = nn.TransformerEncoderLayer(params.emsize, params.nhead, params.nhid, params.dropout)
+        return nn.TransformerEncoder(layer, params.nlayers, nn.LayerNorm(params.emsize), enable_nested_tensor=False)
+    between = params.dropout if params.nlayers > 1 else 0.0  # torch drops out between layers only
+    if kind.startswith("rnn"):
+        return nn.RNN(
+            params.emsize, params.nhid, params.nlayers, nonlinearity=kind.removeprefix("rnn_"), dropout=between
+        )
+    recurrent = nn.LSTM if kind == "lstm" else nn.GRU
+    return recurrent(params.emsize, params.nhid, params.nlayers, dropout=between)
+
+
+class WordModel(nn.Module):
+    """Embedding, layers and decoder, with the example's initial weights: uniform in +-0.1, the decoder's bias zero.
+
+    Maps tokens (rows, columns) and a state to scores (rows * columns, vocabulary) and a state. The state is None for
+    the first batch (all zeros), and always for a transformer.
+    """
+
+    positions: torch.Tensor
+    later: torch.Tensor
+    """A mask for attention: -inf at the positions that follow, else 0."""
+
+    def __init__(self, kind: str, params: SimpleNamespace, vocabulary: int) -> None:
+        super().__init__()
+        self.attends, width = kind == "transformer", width_of(kind, params)
+        self.scale = math.sqrt(params.emsize)
+        self.embedding = nn.Embedding(vocabulary, params.emsize)
+        self.dropout = nn.Dropout(params.dropout)
+        self.layers = layers(kind, params)
+        self.decoder = nn.Linear(width, vocabulary)
+        if params.tied:
+            self.decoder.weight = self.embedding.weight
+        nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
+        nn.init.uniform_(self.decoder.weight, -0.1, 0.1)
+        nn.init.zeros_(self.decoder.bias)
+        if self.attends:
+            self.register_buffer("positions", positions(params.bptt, params.emsize))
+            self.register_buffer("later", nn.Transformer.generate_square_subsequent_mask(params.bptt))
+
+    def forward(self, tokens: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
+        x = self.embedding(tokens)
+        if self.attends:
+            x = x * self.scale + self.positions[: len(x)]
+            x = self.layers(self.dropout(x), mask=self.later[: len(x), : len(x)], is_causal=True)
+        else:
+            x, state = self.layers(self.dropout(x), state)
+            x = self.dropout(x)
+        return self.decoder(x).flatten(0, 1), state
+
+
+def width_of(kind: str, params: SimpleNamespace) -> int:
+    """Return the number of features per token that the decoder takes."""
+    return int(params.emsize if kind == "transformer" else params.nhid)
+
+
+def network(trial: Trial, vocabulary: int) -> WordModel:
+    """Return the trial's model; raises UserError if its sizes do not match."""
+    params, kind = trial.params, trial.case.model
+    if params.tied and width_of(kind, params) != params.emsize:
+        raise UserError("--set tied=true: needs nhid equal to emsize, because embedding and decoder are one matrix")
+    return WordModel(kind, params, vocabulary)
 
 
 class ApexStepper:
