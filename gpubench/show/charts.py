@@ -103,37 +103,36 @@ def days_of(rows: Iterable[Mapping[str, str]]) -> str:
 
 
 def figure_of(chart: Bars, *, width: float = SIZE[0], framed: bool = True) -> "Figure":
-    """Return the chart in the current style; `framed`: with title, subtitle and foot, at least as high as SIZE."""
-    return bars.figure_of(_prepared(chart) if framed else drawn(chart), width, framed=framed)
+    """Return the chart in the current style; `framed`: with title, subtitle and foot, at least as high as SIZE.
+
+    Without a frame, as in a page, bars that are too many are left out.
+    """
+    return bars.figure_of(in_best_unit(chart) if framed else drawn(chart), width, framed=framed)
 
 
 def drawn(chart: Bars) -> Bars:
     """Return the chart as a page shows it: in the best unit of time, and without bars that are too many."""
-    return bars.shortened(_prepared(chart), MOST_BARS)
+    return bars.shortened(in_best_unit(chart), MOST_BARS)
 
 
-def _prepared(chart: Bars) -> Bars:
-    if chart.unit == "s" and chart.reference is None:
-        chart = _in_unit(chart)
-    return replace(chart, foot=chart.foot.rstrip(". "))
-
-
-def _in_unit(chart: Bars) -> Bars:
-    """Return the chart in the largest unit of time in which every bar is at least 1."""
+def in_best_unit(chart: Bars) -> Bars:
+    """Return a chart of seconds in the largest unit of time in which every bar is at least 1; others unchanged."""
+    if chart.unit != "s" or chart.reference is not None:
+        return replace(chart, foot=chart.foot.rstrip(". "))
     smallest = min(bars.values_of(chart), default=0)
     unit = next((name for name, seconds in UNITS.items() if smallest >= seconds), "seconds")
 
+    size = UNITS[unit]
+
     def bar_of(bar: Bar) -> Bar:
-        value = None if bar.value is None else bar.value / UNITS[unit]
-        ends = bar.interval and (bar.interval[0] / UNITS[unit], bar.interval[1] / UNITS[unit])
-        return replace(bar, value=value, interval=ends)
+        ends = bar.interval and (bar.interval[0] / size, bar.interval[1] / size)
+        return replace(bar, value=None if bar.value is None else bar.value / size, interval=ends)
 
     return replace(
         chart,
         groups=tuple(replace(group, bars=tuple(map(bar_of, group.bars))) for group in chart.groups),
-        marks={
-            name: {group: mark / UNITS[unit] for group, mark in marks.items()} for name, marks in chart.marks.items()
-        },
+        marks={name: {group: mark / size for group, mark in marks.items()} for name, marks in chart.marks.items()},
+        foot=chart.foot.rstrip(". "),
         subtitle=chart.subtitle.replace("Seconds", unit.capitalize()).replace("seconds", unit),
         unit="",
     )

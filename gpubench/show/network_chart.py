@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KINDS = (".png", ".svg", ".pdf")
+"""Suffixes of the files that can be drawn."""
 ROWS = 13
 """Maximum number of blocks."""
 ROW = 0.5
