@@ -228,7 +228,7 @@ def test_other_formats_have_every_card_with_its_interval(cli):
         half = dict(zip(names, line, strict=True))["half"]
         assert half is None or half["low"] <= half["value"] <= half["high"]
     rows = list(csv.DictReader(cli("cards", "--format", "csv").stdout.splitlines()))
-    assert {"card", "half", "half low", "half high", "GB", "W"} <= set(rows[0])
+    assert {"card", "half", "half low", "half high", "GiB", "W"} <= set(rows[0])
     assert "| B200 |" in cli("cards", "--format", "markdown").stdout
     pairs = json.loads(cli("cards", "4090", "3090", "--format", "json").stdout)["sections"][0]["tables"][1]
     assert [column["name"] for column in pairs["columns"]][-2:] == ["unit", "files"]

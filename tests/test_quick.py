@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from gpubench.cli.app import app
 from gpubench.cli.quick import neighbours, quick_lines
 from gpubench.cli.run import print_results
-from gpubench.console import Screen
 from gpubench.rows import write as records
 from gpubench.rows.read import load
 from gpubench.runner.session import RunSummary
@@ -36,7 +35,7 @@ def finished(tmp_path, capsys, monkeypatch):
         given = REFERENCE | changes
         trials = [row(**given | {"precision": name, "samples_per_second": rate}) for name, rate in rates.items()]
         records.append(path, trials)
-        assert print_results(RunSummary(0, path, frozenset({"s1"})), Screen(stderr=True)) == 0
+        assert print_results(RunSummary(0, path, frozenset({"s1"}))) == 0
         text = capsys.readouterr().err
         assert max(map(len, text.replace(str(tmp_path), "").splitlines())) < 80
         return text, path

@@ -26,7 +26,7 @@ def overview() -> list[str]:
     if cards:
         first = short_name(cards[0].name)
         more = f" (and {len(cards) - 1} more)" if len(cards) > 1 else ""
-        memory = f", {cards[0].memory_bytes / 2**30:.0f} GB" if cards[0].memory_bytes else ""
+        memory = f", {cards[0].memory_bytes / 2**30:.0f} GiB" if cards[0].memory_bytes else ""
         build = f" (CUDA {cuda})" if cuda else ""
         device = f"{first}{more}{memory}, driver {cards[0].driver or 'unknown'}, {torch}{build}."
         lines = wrapped(f"{device} {readiness(cards[0], cuda)}") + wrapped(published_speed(first))
@@ -102,4 +102,4 @@ def cpu_text() -> str:
     from gpubench.hardware.environment import cpu_count, cpu_device
 
     cpu, cores = cpu_device(), cpu_count()
-    return f"{cpu.card}, {cores} core{'s' * (cores > 1)}, {(cpu.memory_bytes or 0) / 2**30:.0f} GB"
+    return f"{cpu.card}, {cores} core{'s' * (cores > 1)}, {(cpu.memory_bytes or 0) / 2**30:.0f} GiB"

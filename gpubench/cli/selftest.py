@@ -14,6 +14,7 @@ import typer
 
 import gpubench
 from gpubench.errors import UserError
+from gpubench.printed import say
 from gpubench.runner.options import SAMPLED_REPEATS, Options
 
 if TYPE_CHECKING:
@@ -72,7 +73,6 @@ def selftest(
     ] = "auto",
 ) -> int:
     """Test whether gpubench's times and precisions are right on this device. Takes minutes. Exit code 1 if not."""
-    from gpubench.console import Screen
     from gpubench.hardware.environment import devices_of
     from gpubench.runner import scratch
     from gpubench.runner.devices import choose_devices
@@ -83,22 +83,20 @@ def selftest(
     if len(chosen) != 1:
         raise UserError(f"--device {device}: give one device")
     tested = chosen[0]
-    console = Screen()
-    console.print(
+    duration = "~4 min" if tested.kind == "cpu" else "some minutes"
+    say(
         f"selftest of gpubench {gpubench.__version__} on {tested.card} ({tested.device}):"
-        f" {'~4 min' if tested.kind == 'cpu' else 'some minutes'}, longer if trials differ much",
-        markup=False,
+        f" {duration}, longer if trials differ much"
     )
     checks = []
     with scratch.folder() as folder:
         for check in _checks(tested, Path(folder)):
-            console.print(check.line, markup=False, soft_wrap=True)
+            say(check.line)
             checks.append(check)
         shared = marked_shared(Path(folder) / SAMPLED)
     threads = ", 1 thread" if tested.kind == "cpu" else ""
     setup = f"{tested.card}{threads}, torch {facts['torch']}, {datetime.now(UTC):%Y-%m-%d}"
-    for line in verdict(checks, setup, shared):
-        console.print(line, markup=False, soft_wrap=True)
+    say(*verdict(checks, setup, shared))
     return 0 if all(check.passed for check in checks) else 1
 
 
