@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpubench.errors import UserError
+from gpubench.errors import UserError, writing
 from gpubench.show import bars
 from gpubench.show.sheet import SIZE
 from gpubench.show.style import save, style
@@ -31,14 +31,11 @@ def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], the
     """
     paths: list[str] = []
     charts = _chosen(answer, every=every)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with style(theme):
-            for chart in charts:
-                figure = figure_of(dated(chart, answer))
+    with style(theme):
+        for chart in charts:
+            figure = figure_of(dated(chart, answer))
+            with writing(f"--charts {folder}", folder / chart.name):
                 paths += save(figure, folder / chart.name, answer.table(chart.cases), kinds)
-    except OSError as error:
-        raise UserError(f"{folder}: charts cannot be written there ({error.strerror})") from None
     more = len(_chosen(answer, every=True)) - len(charts)
     if not more:
         return paths or ["No chart: nothing here has two figures to compare."]

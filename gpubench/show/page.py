@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpubench.analysis.groups import short
-from gpubench.errors import UserError
+from gpubench.errors import writing
 from gpubench.printed import shortened
 from gpubench.rows.embed import html_link
 from gpubench.rows.row import DIGEST
@@ -54,11 +54,8 @@ HREF = "{http://www.w3.org/1999/xlink}href"
 def write(answer: Answer, out: Path) -> str:
     """Write the page; return the line to print. Raises UserError if `out` cannot be written."""
     page = page_of(answer).encode()
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
+    with writing(f"--out {out}", out):
         out.write_bytes(page)
-    except OSError as error:
-        raise UserError(f"--out {out}: cannot write there ({error.strerror})") from None
     return f"{out}: {len(page) / 1e3:.0f} kB, opens offline"
 
 
