@@ -130,7 +130,7 @@ def test_the_first_results_are_drawn_and_all_where_that_is_asked(tmp_path):
     given = answer(*results, sections=[section(charts=(singles(name="s"), singles(name="f0")))])
     *paths, last = drawn(tmp_path, given)
     assert [path.rpartition("/")[2] for path in paths] == [f"f{n}.png" for n in range(6)]
-    assert lacking(last, 3, "resnet", "--all-charts DIR") == []
+    assert lacking(last, 3, "resnet", "--all --charts DIR") == []
     names = [path.rpartition("/")[2] for path in drawn(tmp_path, given, every=True)]
     assert names == [*(f"f{n}.png" for n in range(8)), "s.png"]
 

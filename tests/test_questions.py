@@ -282,7 +282,7 @@ def test_the_command_takes_them_all(path, prices):
     assert done.exit_code == 0, done.output
     assert [each["metric"] for each in [json.loads(done.stdout)]] == ["cost"]
     for wrong in (
-        ["--theme", "blue"], ["--chart-format", "bmp"], ["--unit", "days"], ["--format", "word"], ["--metric", "joy"],
+        ["--theme", "blue"], ["--chart-format", "png"], ["--unit", "days"], ["--format", "word"], ["--metric", "joy"],
     ):  # fmt: skip
         assert CliRunner().invoke(app, ["compare", str(path), *wrong]).exit_code == 2
 

@@ -24,7 +24,7 @@ MOST_BARS = 40
 UNITS = {"hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
 
 
-def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], theme: str) -> list[str]:
+def draw(answer: Answer, folder: Path, *, every: bool, theme: str, kinds: Sequence[str] = ("png", "svg")) -> list[str]:
     """Write the charts of the first results, or `every` chart; return lines to print: paths, and what was not drawn.
 
     Each file contains the rows of its cases. Raises UserError if the folder cannot be written.
@@ -41,7 +41,7 @@ def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], the
         return paths or ["No chart: nothing here has two figures to compare."]
     suites = list(dict.fromkeys(section.suite for section in answer.sections))
     one = f"; one suite: --only {suites[0]} --charts DIR" if len(suites) > 1 else ""
-    return [*paths, f"Not drawn: {more} more, of {', '.join(suites)}. All: --all-charts DIR{one}."]
+    return [*paths, f"Not drawn: {more} more, of {', '.join(suites)}. All: --all --charts DIR{one}."]
 
 
 def named_figure(answer: Answer, name: str, theme: str) -> "Figure":

@@ -107,7 +107,6 @@ def save(figure: "Figure", stem: Path, table: bytes, kinds: Sequence[str]) -> li
     about = {
         "png": {"Software": "gpubench", **png_parts(table)},
         "svg": {"Date": None, "Creator": "gpubench", "Description": svg_description(table)},
-        "pdf": {"Creator": "gpubench", "CreationDate": None},
     }
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in kinds]
     for kind, path in zip(kinds, paths, strict=True):
