@@ -21,7 +21,7 @@ from gpubench.rows.row import DIGEST
 from gpubench.show.charts import charts_of, dated, days_of, drawn, figure_of, first_charts
 from gpubench.show.html import grid_of, rendered
 from gpubench.show.style import BLUE, INK, style
-from gpubench.studies.section import Answer, Bars, Section, Table
+from gpubench.studies.section import Answer, Bars, Section
 from gpubench.studies.words import listed, read_of
 
 if TYPE_CHECKING:
@@ -141,18 +141,18 @@ def _linked_rows(table: bytes) -> tuple[bytes, bool]:
 def _section(
     answer: Answer, number: int, section: Section, looks: dict[str, str], charts: Sequence[Bars]
 ) -> dict[str, Any]:
-    """Return a section with its tables and these charts, as the template needs them."""
+    """Return a section with its tables and these charts, as the template needs them.
+
+    The evidence is left out where every case has a single trial.
+    """
+    evidence = [line for table in section.tables if table.name == "evidence" for line in table.lines]
+    has_several = any(isinstance(value, tuple) and len(value) > 1 for line in evidence for value in line)
     return {
         "section": section,
         "title": shortened(section.title, LONGEST_TITLE),
         "charts": inline([dated(chart, answer) for chart in charts], f"c{number}", looks),
-        "tables": [grid_of(table) for table in section.tables if table.name != "evidence" or _has_several(table)],
+        "tables": [grid_of(table) for table in section.tables if table.name != "evidence" or has_several],
     }
-
-
-def _has_several(table: Table) -> bool:
-    """Return whether a cell has the figures of several trials."""
-    return any(isinstance(value, tuple) and len(value) > 1 for line in table.lines for value in line)
 
 
 def inline(charts: Sequence[Bars], prefix: str, looks: dict[str, str]) -> "list[tuple[Bars, Markup]]":

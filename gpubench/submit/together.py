@@ -24,7 +24,9 @@ def problems(rows: Sequence[SubmittedRow], published: Sequence[SubmittedRow] = (
     """Return the problems of rows in comparison with each other and with `published` rows."""
     measured = [row for row in rows if not row.published]
     yield from _missing_trials(measured)
-    yield from _twice(measured)
+    for trials in _by((row for row in measured if row.trained), (*alike.SUBMITTED, "trial")).values():
+        for row in trials[1:]:
+            yield row.problem("trial", f"{_where(trials[0], row)} is the same trial of the same case")
     yield from _copies(rows, published)
 
 
@@ -61,13 +63,6 @@ def _missing_trials(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
         for row in case:
             if row.number("seed") - row.number("trial") != first.number("seed") - first.number("trial"):
                 yield row.problem("trial", f"its seed does not match that of line {first.place.line}, the same case")
-
-
-def _twice(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
-    """Return trials that occur twice."""
-    for group in _by((row for row in rows if row.trained), (*alike.SUBMITTED, "trial")).values():
-        for row in group[1:]:
-            yield row.problem("trial", f"{_where(group[0], row)} is the same trial of the same case")
 
 
 def _copies(rows: Sequence[SubmittedRow], published: Sequence[SubmittedRow]) -> Iterator[Problem]:

@@ -100,7 +100,10 @@ class _Site:
         rows |= {(row.file, row.line): row for row in contents.rows if row.card == card}
         measured = {row.facts["case"] for row in rows.values()}
         results = [result for result in contents.answer.results if not measured.isdisjoint(result.cases)]
-        lead, near = _lead(contents.ranking, card, results), _neighbours(contents.ranking, card)
+        near = _neighbours(contents.ranking, card)
+        lead = results[0].sentence if results else "Published figures do not rank this card."
+        if any(line.card == card for line in contents.ranking.lines):
+            lead = f"{BY_FIGURES}{rank_sentence(contents.ranking, card)}"
         charts = [dated(chart, contents.answer) for chart in first_charts(results)[:1]]
         with style("page"):
             pictures = inline([_beside(contents.ranking, card, near)] if near else charts, "beside", classes)
@@ -140,13 +143,6 @@ def preview_of(ranking: Ranking) -> bytes:
     with style("light"):
         figure_of(chart_of(ranking, ranking.well_known(MOST_DRAWN))).savefig(picture, metadata={"Software": "gpubench"})
     return picture.getvalue()
-
-
-def _lead(ranking: Ranking, card: str, results: Sequence[Result]) -> str:
-    """Return a sentence with the rank and the speed of a card by published figures, or else its first result."""
-    if any(line.card == card for line in ranking.lines):
-        return f"{BY_FIGURES}{rank_sentence(ranking, card)}"
-    return results[0].sentence if results else "Published figures do not rank this card."
 
 
 def _neighbours(ranking: Ranking, card: str) -> Sequence[RankedCard]:
