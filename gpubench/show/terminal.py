@@ -146,9 +146,7 @@ def _blocks(columns: Sequence[TextColumn], width: int) -> list[Sequence[TextColu
     """Return the columns in as few blocks as fit into `width`; every block begins with the key columns."""
     if not columns or _total(_widths(columns, width)) <= width:
         return [columns] if columns else []
-    widths = [
-        column.width if column.is_figure else min(column.width, LONGEST, max(width - 16, 10)) for column in columns
-    ]
+    widths = [column.width if column.is_figure else min(column.width, _longest(width)) for column in columns]
     keys = _keys(columns, widths, width)
     blocks = [list(range(keys))]
     for at in range(keys, len(columns)):
@@ -169,16 +167,22 @@ def _keys(columns: Sequence[TextColumn], widths: Sequence[int], width: int) -> i
     return keys
 
 
+def _longest(width: int) -> int:
+    """Return the maximum width of a text in a table that is split."""
+    return min(LONGEST, max(width - 16, 10))
+
+
 def _total(widths: Sequence[int]) -> int:
     """Return the width of a line of columns: one space before the first, two between columns."""
     return sum(widths) + 2 * len(widths) - 1
 
 
 def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
-    """Return the width of each column. Where they are too wide, texts become narrower, the last first."""
+    """Return the width of each column. Where they are too wide, texts get narrower, the last first, the key least."""
     widths = [min(column.width, width) for column in columns]
+    least = [_longest(width), *[LEAST] * (len(columns) - 1)]
     while _total(widths) > width:
-        texts = [at for at, column in enumerate(columns) if not column.is_figure and widths[at] > LEAST]
+        texts = [at for at, column in enumerate(columns) if not column.is_figure and widths[at] > least[at]]
         if not texts:
             break
         widths[texts[-1]] -= 1
