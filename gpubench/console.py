@@ -11,8 +11,8 @@ from gpubench.printed import shown_lines
 class Screen(Console):
     """A console on stdout, stderr or a file. Brackets are printed as they are, not as markup."""
 
-    def __init__(self, *, stderr: bool = False, file: IO[str] | None = None, soft_wrap: bool = False) -> None:
-        super().__init__(stderr=stderr, file=file, soft_wrap=soft_wrap, markup=False, emoji=False, highlight=False)
+    def __init__(self, *, stderr: bool = False, file: IO[str] | None = None) -> None:
+        super().__init__(stderr=stderr, file=file, markup=False, emoji=False, highlight=False)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Return the text to print, also in a table, with unsafe characters replaced."""

@@ -1,5 +1,9 @@
 """Errors that end a command or a trial on purpose."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 
 class UserError(Exception):
     """An error that the user can correct; the message says how."""
@@ -11,3 +15,13 @@ class UserError(Exception):
 
 class Unsupported(Exception):
     """Raised by a suite if a machine cannot do the case: its row is `unsupported`, with the message as the reason."""
+
+
+@contextmanager
+def writing(name: str, path: Path) -> Iterator[None]:
+    """Make the folder of a file that is written meanwhile; an OSError raises a UserError that begins with `name`."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise UserError(f"{name}: cannot be written ({error.strerror})") from None

@@ -18,7 +18,7 @@ from gpubench.rows import write as records
 from gpubench.rows.row import NUMBERS
 from gpubench.rows.table import number, parsed
 from gpubench.runner.batch.batches import CaseBatches
-from gpubench.show import style
+from gpubench.show import style, wrap
 from gpubench.show.exports import export
 from gpubench.show.terminal import everything
 from gpubench.show.text import FORMATS, rendered
@@ -159,7 +159,7 @@ def test_a_parameter_of_thousands_of_digits_is_none(tmp_path, params):
 
 
 def test_a_name_of_millions_of_letters_is_drawn(tmp_path):
-    assert style.wide("x" * 3_000_000, 9.6) == style.wide("x" * style.LONGEST, 9.6)
+    assert style.wide("x" * 3_000_000, 9.6) == style.wide("x" * wrap.LONGEST, 9.6)
     assert style.fitted("x" * 3_000_000, 1.0, 9.6).startswith("xxx")
     assert style.wrapped("x" * 3_000_000 + " y" * 1_000_000, 1.0, 9.6, 2)[0].startswith("xxx")
 

@@ -83,7 +83,7 @@ def test_mistakes(results, tmp_path):
         export([results], "word", None)
     with pytest.raises(UserError, match="--out"):
         export([results], "dawnbench", None)
-    with pytest.raises(UserError, match="cannot write"):
+    with pytest.raises(UserError, match="cannot be written"):
         export([results], "benchstat", tmp_path / "rows.csv" / "x.json")
     with pytest.raises(UserError, match="no row with status ok"):
         export([tmp_path / "missing.csv"], "benchstat", None)

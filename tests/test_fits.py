@@ -4,7 +4,7 @@ import pytest
 import torch
 from inside import run_inside
 
-from gpubench.cli.fits import case_of
+from gpubench.cli.fits import fitting_case
 from gpubench.studies.fit import GIB, StepMemory, lines_of, most_tokens, verdict
 from gpubench.suite import files
 from gpubench.suite.trial import Trial
@@ -80,7 +80,7 @@ def real_peak(trial):
 def test_the_computed_peak_is_that_of_real_tensors(model, settings, precision):
     if model.startswith("llama"):
         pytest.importorskip("peft", reason=LLM)
-    trial = Trial(case_of(model, {"context": "64", **settings}, precision, 2, ""), index=0, seed=0)
+    trial = Trial(fitting_case(model, {"context": "64", **settings}, precision, 2, ""), index=0, seed=0)
     (computed, *larger) = step_memory(trial, [GIB / 8])
     assert computed["peak"] == pytest.approx(real_peak(trial), rel=0.05)
     assert computed["tokens"] == 128
@@ -90,7 +90,7 @@ def test_the_computed_peak_is_that_of_real_tensors(model, settings, precision):
 
 
 def test_shorter_sequences_are_computed_until_one_is_below_the_limit():
-    trial = Trial(case_of("gpt2-6m", {"context": "1024", "layers": "1"}, "fp32", 4, ""), index=0, seed=0)
+    trial = Trial(fitting_case("gpt2-6m", {"context": "1024", "layers": "1"}, "fp32", 4, ""), index=0, seed=0)
     points = step_memory(trial, [0.0, 40e6, 1e12])[:6]
     assert [point["tokens"] for point in points[:2]] == [4096, 16384]
     few = step_memory(trial, [20e6])

@@ -34,7 +34,7 @@ RTX_4090 = Card("NVIDIA GeForce RTX 4090", "570.86", "13.2", memory_bytes=24 << 
 
 def test_a_card_is_named_with_its_driver_torch_and_published_speed(printed):
     text = printed(RTX_4090)
-    assert lacking(text, "RTX 4090", "24 GB", "driver 570.86", "torch 2.15.0", "CUDA 13.2", "Ready to measure") == []
+    assert lacking(text, "RTX 4090", "24 GiB", "driver 570.86", "torch 2.15.0", "CUDA 13.2", "Ready to measure") == []
     assert lacking(text, "A100-SXM4-80GB", "RTX 3090", "run --quick", "cards RTX 4090 RTX 5090") == []
 
 

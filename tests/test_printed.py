@@ -2,6 +2,7 @@
 
 import ast
 import io
+import re
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -85,6 +86,20 @@ def test_a_progress_bar_shows_brackets_as_they_are(monkeypatch):
         progress.lap({"phase": "[/c]", "rate": 5.0})
     assert "a[/b] fp32" in out.getvalue()
     assert "[/c] 5.0 images/s" in out.getvalue()
+
+
+def test_a_progress_bar_is_whole_at_80_columns(monkeypatch):
+    monkeypatch.setattr("gpubench.runner.progress.Screen", lambda stderr: Screen(file=out))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    out = Terminal()
+    with TrialProgress() as progress:
+        progress.expect(112)
+        progress._timed, progress._spent, progress._done = 1, 600.0, 99
+        progress.start("imagenet resnet152 fp16-master, batch 1024, 8 processes", "images")
+        progress.lap({"phase": "train", "rate": 12345.6, "fraction": 0.5})
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", " ", out.getvalue())
+    assert lacking(plain, "100/112", "8 processes", "train 12,345.6 images/s", "left") == []
 
 
 def test_a_long_trial_says_in_a_log_how_far_it_is(monkeypatch, capsys):

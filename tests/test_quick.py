@@ -42,7 +42,7 @@ def finished(tmp_path, capsys, monkeypatch):
         given = REFERENCE | changes
         trials = [row(**given | {"precision": name, "samples_per_second": rate}) for name, rate in rates.items()]
         records.append(path, trials)
-        assert print_results(RunSummary(0, path, frozenset({"s1"})), Screen(stderr=True)) == 0
+        assert print_results(RunSummary(0, path, frozenset({"s1"}))) == 0
         text = capsys.readouterr().err
         assert max(map(len, text.replace(str(tmp_path), "").splitlines())) < 80
         return text, path

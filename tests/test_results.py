@@ -1,12 +1,10 @@
 """What is found in rows, in which order, and in which words it stands on a screen of 80 columns."""
 
-import io
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from facts import lacking
-from rich.console import Console
 from rows import rows
 
 from gpubench.analysis.compare import Question
@@ -263,12 +261,12 @@ def test_other_columns_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"\x00\xff", None])
-def test_rows_that_cannot_be_read_do_not_fail_a_run_and_the_reason_is_printed(tmp_path, content):
-    path, console = tmp_path / "a.csv", Console(file=io.StringIO(), width=500)
+def test_rows_that_cannot_be_read_do_not_fail_a_run_and_the_reason_is_printed(tmp_path, capsys, content):
+    path = tmp_path / "a.csv"
     if content:
         path.write_bytes(content)
-    assert print_results(RunSummary(4, path, frozenset({"s1"})), console) == 4
-    first, *rest = console.file.getvalue().splitlines()
+    assert print_results(RunSummary(4, path, frozenset({"s1"}))) == 4
+    first, *rest = capsys.readouterr().err.splitlines()
     assert "UserError" in first
     assert "rows are complete" in first
     assert str(path) in " ".join(rest)

@@ -168,6 +168,7 @@ def test_a_suite_in_one_file_says_what_it_trains_or_is_told_so(tmp_path, cli, mo
 
 def test_what_cannot_be_shown_is_said_in_a_line(cli, tmp_path, monkeypatch):
     monkeypatch.setattr("gpubench.runner.process.run_child", run_inside)
+    (tmp_path / "none").write_text("")
     said = [
         cli("show", "scaling"),
         cli("show", "cifar10", "resnet18"),

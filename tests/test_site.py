@@ -282,7 +282,7 @@ def test_what_cannot_be_read_is_said_and_what_is_not_there_refused(tmp_path, cap
     assert "Could not be read" in page.text_in("h2")
     with pytest.raises(UserError, match="no such file"):
         write_site([tmp_path / "other.csv"], tmp_path / "out")
-    with pytest.raises(UserError, match="cannot write there"):
+    with pytest.raises(UserError, match="cannot be written"):
         write_site([tmp_path / "bad.csv"], tmp_path / "bad.csv")
 
 

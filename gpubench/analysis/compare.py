@@ -241,7 +241,7 @@ def _axes(by: str | None) -> tuple[str, ...]:
     for axis in axes:
         if axis not in {*COLUMNS, "cudnn_benchmark"} - {*UNREAD, "batch_curve"}:
             raise UserError(f"--by {axis}: no such column; try card, precision, torch, batch_size or mode")
-    return tuple(axes) or USUAL_AXES
+    return tuple(dict.fromkeys(axes)) or USUAL_AXES
 
 
 def _workload(

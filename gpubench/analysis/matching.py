@@ -1,7 +1,7 @@
 """Choose which groups are compared: the baseline, and the counterpart of each group. `compare` calls it."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from gpubench.analysis import stats
 from gpubench.analysis.groups import Group, text_of, texts_of
@@ -38,11 +38,21 @@ def axis_value(group: Group, axis: str) -> str:
     return group.label if axis == "card" else text_of(group.row[axis])
 
 
+def values_named(name: str, values: Iterable[str]) -> list[str]:
+    """Return the values that are equal to `name`, or else those that contain it, ignoring case.
+
+    `--where` and `--baseline` both need exactly one.
+    """
+    wanted, texts = name.strip().lower(), list(dict.fromkeys(values))
+    exact = [text for text in texts if text.lower() == wanted]
+    return exact or [text for text in texts if wanted and wanted in text.lower()]
+
+
 def named_baseline(name: str, axes: Sequence[str], groups: Sequence[Group]) -> tuple[str, str]:
     """Return (axis, value) of --baseline, which is a value or a part of only one. Raises UserError."""
     values = {(axis, axis_value(group, axis)) for group in groups for axis in axes}
-    exact = [pair for pair in values if pair[1].lower() == name.lower()]
-    matched = exact or [pair for pair in values if name.lower() in pair[1].lower()]
+    texts = values_named(name, (text for _, text in values))
+    matched = [pair for pair in values if pair[1] in texts]
     if len(matched) != 1:
         names = sorted({value for axis, value in matched or values if matched or axis == axes[0]})
         what = "it could be" if matched else "there is"

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from gpubench.analysis.groups import CPU, short
+from gpubench.analysis.matching import values_named
 from gpubench.analysis.stats import Ratio
 from gpubench.analysis.time_to_goal import success_of
 from gpubench.errors import UserError
@@ -221,7 +222,10 @@ def did_you_mean(wrong: str, choices: Iterable[str]) -> str:
 
 
 def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
-    """Return the rows that match every `column=value` (or `column!=value`), ignoring case. Raises UserError."""
+    """Return the rows that match every `column=value` (or `column!=value`), ignoring case. Raises UserError.
+
+    Of a text, a part that only one value contains is enough; of a card, its short name too.
+    """
     for where in wheres:
         column, equals, value = where.partition("=")
         negated = column.endswith("!")
@@ -233,20 +237,29 @@ def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
             raise UserError(f"--where {where}: no column {column}{meant}")
         if column not in frame:
             raise UserError(f"--where {where}: {column} is not read to compare; choose the rows by another column")
-        texts = frame[column]
-        if column in NUMBERS:
-            texts = pd.to_numeric(texts, errors="coerce").map(lambda x: "" if x != x else f"{x:.15g}")
-        elif column in FLAGS:  # an empty one is false
-            texts = (texts.astype(str).str.lower() == "true").astype(str)
-        texts, wanted = texts.astype(str), value.strip().lower()
-        fits = texts.str.lower() == wanted
-        if column == "card":  # the short name of the tables fits, too
-            short_names = {name: short(name).lower() for name in texts.unique()}
-            fits |= texts.map({name: wanted.removeprefix(CPU.lower()) == text for name, text in short_names.items()})
+        texts = _texts_of(frame, column)
+        labels = {text: short(text) if column == "card" else text for text in texts.unique()}
+        is_text = column not in NUMBERS and column not in FLAGS
+        wanted = value.strip().removeprefix(CPU) if column == "card" else value.strip()
+        found = [label for text, label in labels.items() if wanted.lower() in {text.lower(), label.lower()}]
+        found = list(dict.fromkeys(found)) or (values_named(wanted, labels.values()) if is_text else [])
+        fits = texts.isin([text for text, label in labels.items() if label in found])
         kept = frame[~fits if negated else fits]
+        choices = sorted({*labels.values()} - {""})
+        if is_text and len(found) > 1:
+            raise UserError(f"--where {where}: it could be {', '.join(sorted(found))}")
         if kept.empty:
-            choices = sorted({short(text) if column == "card" else text for text in texts.unique()} - {""})
             some = f"; there is {', '.join(choices)}" if len(choices) <= SOME else ""
             raise UserError(f"--where {where}: no row is left{did_you_mean(value.strip(), choices) or some}")
         frame = kept
     return frame
+
+
+def _texts_of(frame: pd.DataFrame, column: str) -> "pd.Series[str]":
+    """Return the cells of a column as --where compares them: numbers with 15 digits, flags that are empty as false."""
+    texts = frame[column]
+    if column in NUMBERS:
+        texts = pd.to_numeric(texts, errors="coerce").map(lambda x: "" if x != x else f"{x:.15g}")
+    elif column in FLAGS:
+        texts = (texts.astype(str).str.lower() == "true").astype(str)
+    return texts.astype(str)

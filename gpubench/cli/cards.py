@@ -93,8 +93,7 @@ def cards(
     if charts:
         from gpubench.show.charts import draw
 
-        for path in draw(answer, charts, every=True, kinds=("png", "svg"), theme=theme):
-            say(str(path), err=table != "terminal")
+        say(*draw(answer, charts, every=True, theme=theme), err=table != "terminal")
 
 
 def _all_sources() -> "Answer":

@@ -55,11 +55,10 @@ def compare(
             help="Only a suite, a study (pairs, roofline ...) or cards whose name has this text, with all tables.",
         ),
     ] = "",
-    charts: Annotated[Path | None, chart_option(metavar="DIR", help="Folder for charts of the main results.")] = None,
-    all_charts: Annotated[
-        Path | None, chart_option(metavar="DIR", help="Folder for these and every other chart.")
+    charts: Annotated[
+        Path | None,
+        chart_option(metavar="DIR", help="Folder for charts of the main results, with --all for every chart."),
     ] = None,
-    chart_format: Annotated[str, chart_option(metavar="NAMES", help="png, svg and pdf, joined by commas.")] = "png,svg",
     theme: Theme = "light",
     fail_on_slower: Annotated[
         str | None,
@@ -76,9 +75,6 @@ def compare(
     from gpubench.show.text import rendered
     from gpubench.studies import answer as answers
 
-    kinds = tuple(kind.strip() for kind in chart_format.split(","))
-    for kind in kinds:
-        check_choice("--chart-format", kind, ("png", "svg", "pdf"))
     check_choice("--theme", theme, THEMES)
     check_choice("--format", table, FORMATS)
     limit = parse_share("--fail-on-slower", fail_on_slower) if fail_on_slower else None
@@ -88,8 +84,7 @@ def compare(
         raise UserError("--fail-on-slower judges every case: choose rows with --where, not with --only")
     if limit and metric_named(metric).by_loss:
         raise UserError("--fail-on-slower cannot judge accuracy")
-    folder = all_charts or charts
-    loaded = load_rows(files, keep=folder is not None)
+    loaded = load_rows(files, keep=charts is not None)
     compared = compare_rows(loaded, Question(by, baseline, metric, price, tuple(where or ())))
     answer = answers.answer_to(compared, loaded, files=answers.count_files(files))
     answer = answers.only(answer, only) if only else answer
@@ -100,11 +95,10 @@ def compare(
         say(*everything(answer, every_table=every) if in_full else ())
     else:
         say(*rendered(answer, table).removesuffix("\n").split("\n"))
-    if folder is not None:
+    if charts is not None:
         from gpubench.show.charts import draw
 
-        drawn = draw(answer, folder, every=all_charts is not None, kinds=kinds, theme=theme)
-        say(*drawn, err=table != "terminal")
+        say(*draw(answer, charts, every=every, theme=theme), err=table != "terminal")
     if limit:
         code, lines = gate(compared, limit)
         say(*lines, err=True)

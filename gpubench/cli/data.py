@@ -42,7 +42,6 @@ def prepare(
     ] = None,
 ) -> int:
     """Make resized copies of a folder of images in the cache, once. Exit code 4 if an image cannot be used."""
-    from gpubench.console import Screen
     from gpubench.data import datasets, images
     from gpubench.hardware.environment import cpu_count
 
@@ -56,21 +55,22 @@ def prepare(
         datasets.fetch(name)  # raises UserError with what to do
         return 2
     tree = images.read_tree(root)
-    console = Screen(stderr=True, soft_wrap=True)
-    console.print(f"{root}: {len(tree.classes)} classes, {len(tree.train)} train, {len(tree.valid)} val ({tree.name})")
+    parts = f"{len(tree.classes)} classes, {len(tree.train)} train, {len(tree.valid)} val"
+    say(f"{root}: {parts} ({tree.name})", err=True)
     bad: dict[str, str] = {}
     for size in pixels:
         done = images.prepare(tree, size, datasets.cache_folder(), processes or cpu_count())
-        console.print(f"{size} px: {done.made} copies made, {done.kept} already there, in {done.folder}")
+        say(f"{size} px: {done.made} copies made, {done.kept} already there, in {done.folder}", err=True)
         bad |= dict(done.bad)
-    for file, why in list(bad.items())[:SHOWN]:
-        console.print(f"cannot be used: {images.shown(file)}: {why}")
-    if bad:
-        console.print(
-            f"{len(bad)} of {len(tree.train) + len(tree.valid)} images cannot be used. Training skips them; validation"
-            " stops at them. Repair or remove them."
-        )
-    return 4 if bad else 0
+    if not bad:
+        return 0
+    say(*(f"cannot be used: {images.shown(file)}: {why}" for file, why in list(bad.items())[:SHOWN]), err=True)
+    count = f"{len(bad)} of {len(tree.train) + len(tree.valid)}"
+    say(
+        f"{count} images cannot be used. Training skips them; validation stops at them. Repair or remove them.",
+        err=True,
+    )
+    return 4
 
 
 LIST_EXAMPLES = "Example: `gpubench data list`"

@@ -11,7 +11,6 @@ from gpubench.printed import say
 from gpubench.show.wrap import line_width, wrapped
 
 if TYPE_CHECKING:
-    from gpubench.studies.fit import StepMemory
     from gpubench.suite.trial import Case
 
 EXAMPLES = """
@@ -41,18 +40,21 @@ def fits(
     memory_limit: Annotated[str, typer.Option(metavar="SIZE", help="The memory of a card, such as 16GiB.")] = "",
 ) -> None:
     """Compute whether a training step fits a card, from shapes. Trains nothing and needs no card."""
+    from gpubench.cli.child import result_of
     from gpubench.show.terminal import table_lines
     from gpubench.studies import fit
 
     cards = _cards(card, memory_limit)
     given = {name: value for name, value in {"method": method, "context": str(sequence or "")}.items() if value}
-    case = case_of(model, parse_settings(settings or []) | given, precision, batch, suite)
-    step, *others = _computed(case, cards)
+    case = fitting_case(model, parse_settings(settings or []) | given, precision, batch, suite)
+    limits = [fit.room_bytes(size) for size in cards.values()]
+    computed = result_of("memory", case, "steps", TIME_LIMIT_SECONDS, limits_bytes=limits)
+    steps = [fit.StepMemory(**step) for step in computed]
     context = int(case.params["context"])
-    lines = fit.lines_of([step, *others], cards)
+    lines = fit.lines_of(steps, cards)
     name = " ".join(filter(None, [model, str(case.params.get("method", "")), precision]))
-    say(*wrapped(f"{name}, {batch} x {context:,} tokens: {fit.headline(step, lines)}"))
-    for table in (fit.parts(step), fit.table(lines, context)):
+    say(*wrapped(f"{name}, {batch} x {context:,} tokens: {fit.headline(steps[0], lines)}"))
+    for table in (fit.parts(steps[0]), fit.table(lines, context)):
         say("", *table_lines(table, line_width()))
     say("", *wrapped(fit.RULE))
 
@@ -76,12 +78,12 @@ def _cards(card: str, memory_limit: str) -> dict[str, float]:
     return sizes
 
 
-def case_of(model: str, settings: Mapping[str, str], precision: str, batch: int, path: str) -> "Case":
+def fitting_case(model: str, settings: Mapping[str, str], precision: str, batch: int, path: str) -> "Case":
     """Return the case of a model, on the CPU. Raises UserError if no suite computes its memory, or it cannot run."""
     from dataclasses import replace
 
+    from gpubench.cli.child import case_of
     from gpubench.hardware.environment import cpu_device
-    from gpubench.runner.cases import cases_of, recipes_of
     from gpubench.runner.options import Options
     from gpubench.suite import files
     from gpubench.suite.precisions import FLOAT32, PRECISIONS
@@ -90,30 +92,10 @@ def case_of(model: str, settings: Mapping[str, str], precision: str, batch: int,
     suites = {name: loaded for loaded in loaded_suites if loaded.suite.fits for name in loaded.suite.models}
     if model not in suites:
         raise UserError(f"fits {model}: no such model; there is {', '.join(suites) or 'none in this suite'}")
-    check_choice(
-        "--precision",
-        precision,
-        [name for name, kind in PRECISIONS.items() if kind.weights == FLOAT32 and not kind.linears],
-    )
-    loaded = suites[model]
+    known = [name for name, kind in PRECISIONS.items() if kind.weights == FLOAT32 and not kind.linears]
+    check_choice("--precision", precision, known)
     options = Options(models=(model,), precision=precision, batch=str(batch), mode="full", settings=settings)
-    any_device = replace(cpu_device(), unsupported={})
-    (case,) = cases_of(recipes_of(options, [loaded]), options, [any_device], {loaded.name: "synthetic"}, {})
+    case = case_of(suites[model], options, replace(cpu_device(), unsupported={}))
     if case.refusal:
         raise UserError(f"fits {model}: {case.refusal}")
     return case
-
-
-def _computed(case: "Case", cards: Mapping[str, float]) -> "list[StepMemory]":
-    """Return the computed memory of steps, the case's own first. Raises UserError if the child fails."""
-    from gpubench.runner.process import run_child
-    from gpubench.studies.fit import StepMemory, room_bytes
-    from gpubench.suite.trial import Trial, trial_to_json
-
-    limits = [room_bytes(size) for size in cards.values()]
-    task = {"task": "memory", "trial": trial_to_json(Trial(case, index=0, seed=0)), "limits_bytes": limits}
-    outcome = run_child(task, time_limit_seconds=TIME_LIMIT_SECONDS)
-    answer = outcome.answer or {"reason": outcome.reason}
-    if "steps" not in answer:
-        raise UserError(f"the memory of {case.model} cannot be computed: {answer['reason']}")
-    return [StepMemory(**step) for step in answer["steps"]]

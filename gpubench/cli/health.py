@@ -21,7 +21,7 @@ from gpubench.show.terminal import table_lines
 from gpubench.show.wrap import line_width, wrapped
 from gpubench.studies.cards.figures import short_name
 from gpubench.studies.cards.placing import expected_rate
-from gpubench.studies.section import Column, Estimate, Table
+from gpubench.studies.section import Column, Estimate, Table, Value
 
 LIMIT = 0.07
 """Share below the median of the references from which on a case is slow."""
@@ -31,19 +31,6 @@ NO_REFERENCE = frozenset({"shared", "shared_peak", "throttled"})
 """Marks of trials that are too slow to be a reference."""
 ADVICE = "`gpubench doctor` checks what can slow a card: power limit, clocks, heat, PCIe, other programs."
 MEASURE = "measure first: gpubench run --suite reference --batch 64"
-COLUMNS = (
-    Column("case"),
-    Column("suite"),
-    Column("batch"),
-    Column("samples/s", "x"),
-    Column("median", "x"),
-    Column("ratio", "ratio", places=2),
-    Column("min", "x"),
-    Column("max", "x"),
-    Column("cards", "count"),
-    Column("verdict"),
-    Column("caveat", note=True),
-)
 
 
 @dataclass(frozen=True)
@@ -78,6 +65,24 @@ class CaseHealth:
         if not self.references:
             limit = min(limit, self.expected.low or 0.0)
         return "slow" if self.rate < limit else "ok"
+
+    @property
+    def line(self) -> list[tuple[Column, Value]]:
+        """The line of the printed table."""
+        expected = self.expected
+        return [
+            (Column("case"), self.case),
+            (Column("suite"), self.suite),
+            (Column("batch"), self.batch),
+            (Column("samples/s", "x"), self.rate),
+            (Column("median", "x"), expected.value if expected else None),
+            (Column("ratio", "ratio", places=2), self.rate / expected.value if expected else None),
+            (Column("min", "x"), expected.low if expected else None),
+            (Column("max", "x"), expected.high if expected else None),
+            (Column("cards", "count"), len(self.references)),
+            (Column("verdict"), f"{self.verdict} (rough)" if self.published else self.verdict),
+            (Column("caveat", note=True), self.caveat),
+        ]
 
 
 def health(files: Sequence[Path], against: Sequence[Path]) -> int:
@@ -149,12 +154,5 @@ def report_lines(card: str, cases: Sequence[CaseHealth]) -> list[str]:
     else:
         count = f"{len(slow)} of {len(compared)} case{'s' * (len(compared) != 1)} {'is' if len(slow) == 1 else 'are'}"
         headline = f"{short_name(card)}: {count} more than {LIMIT:.0%} below other cards of its kind"
-    lines = []
-    for case in cases:
-        expected = case.expected
-        beside = (expected.value, case.rate / expected.value, expected.low, expected.high) if expected else (None,) * 4
-        verdict = f"{case.verdict} (rough)" if expected and not case.references else case.verdict
-        facts = case.case, case.suite, case.batch, case.rate
-        lines.append((*facts, *beside, len(case.references), verdict, case.caveat))
-    table = table_lines(Table("cases", COLUMNS, tuple(lines)), line_width())
+    table = table_lines(Table.of("cases", [case.line for case in cases]), line_width())
     return [*wrapped(headline), "", *table, *(["", *wrapped(ADVICE)] if slow else [])]

@@ -63,7 +63,8 @@ def _in_full(loaded: "LoadedSuite") -> Iterator[str]:
 
 def _params(params: "Mapping[str, Param]") -> Iterator[str]:
     for name, param in params.items():
-        default = str(param.default).lower() if isinstance(param.default, bool) else param.default
+        default = f"{param.default:g}" if isinstance(param.default, float) else str(param.default)
+        default = default.lower() if isinstance(param.default, bool) else default
         choices = f" ({'|'.join(map(str, param.choices))})" if param.choices else ""
         yield from _wrapped(f"--set {name}={default}{choices}  {param.help}")
 

@@ -23,30 +23,30 @@ def overview() -> list[str]:
     cards = advice.nvidia_cards()
     version, cuda = installed_torch()
     torch = f"torch {version}" if version else "no torch"
+    first, times = "", ("about 1 min: this CPU's speed", "with intervals; takes hours")
     if cards:
         first = short_name(cards[0].name)
         more = f" (and {len(cards) - 1} more)" if len(cards) > 1 else ""
-        memory = f", {cards[0].memory_bytes / 2**30:.0f} GB" if cards[0].memory_bytes else ""
+        memory = f", {cards[0].memory_bytes / 2**30:.0f} GiB" if cards[0].memory_bytes else ""
         build = f" (CUDA {cuda})" if cuda else ""
         device = f"{first}{more}{memory}, driver {cards[0].driver or 'unknown'}, {torch}{build}."
         lines = wrapped(f"{device} {readiness(cards[0], cuda)}") + wrapped(published_speed(first))
         times = ("about 1 min: this card's speed", "with intervals; an hour or more")
-    elif other := other_accelerator():
-        lines = wrapped(f"{cpu_text()}, {torch} for {other}: `gpubench doctor` names its cards.")
-        first, times = "", ("a first rate", "with intervals")
+    elif accelerator := other_accelerator():
+        lines = wrapped(f"{cpu_text()}, {torch} for {accelerator}: `gpubench doctor` names its cards.")
+        times = ("a first rate", "with intervals")
     else:
         lines = wrapped(f"No GPU found: {cpu_text()}, {torch}. A CPU is far slower, and CPUs are not ranked.")
-        first = ""
-        times = ("about 1 min: this CPU's speed", "with intervals; takes hours")
-    one, other = list(dict.fromkeys([*([first] if first in data_sheets() else []), "RTX 4090", "RTX 5090"]))[:2]
-    commands = (
-        ("gpubench run --quick", times[0]),
-        ("gpubench run", times[1]),
-        (f"gpubench cards {one} {other}", "compare published cards"),
-    )
+    known = [first] if first in data_sheets() else []
+    one, other = list(dict.fromkeys([*known, "RTX 4090", "RTX 5090"]))[:2]
+    commands = {
+        "gpubench run --quick": times[0],
+        "gpubench run": times[1],
+        f"gpubench cards {one} {other}": "compare published cards",
+    }
+    width = max(map(len, commands)) + 2
     lines.append("")
-    width = max(len(command) for command, _ in commands) + 2
-    for command, text in commands:
+    for command, text in commands.items():
         line = f"  {command:<{width}}{text}"
         lines += [line] if len(line) <= line_width() else [f"  {command}", f"    {text}"]
     return lines
@@ -102,4 +102,4 @@ def cpu_text() -> str:
     from gpubench.hardware.environment import cpu_count, cpu_device
 
     cpu, cores = cpu_device(), cpu_count()
-    return f"{cpu.card}, {cores} core{'s' * (cores > 1)}, {(cpu.memory_bytes or 0) / 2**30:.0f} GB"
+    return f"{cpu.card}, {cores} core{'s' * (cores > 1)}, {(cpu.memory_bytes or 0) / 2**30:.0f} GiB"

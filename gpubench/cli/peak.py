@@ -1,6 +1,7 @@
 """`gpubench peak`: the highest rates of a device, beside those that its maker lists."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +13,7 @@ from gpubench.printed import say
 if TYPE_CHECKING:
     from gpubench.hardware.environment import Device
     from gpubench.runner.measured_peaks import Peak
-    from gpubench.studies.section import Table, Value
+    from gpubench.studies.section import Column, Table, Value
 
 EXAMPLES = "Example: `gpubench peak` or `gpubench peak --device cuda:0 --precision fp32,tf32,fp16`"
 SOME_FAILED = 4
@@ -36,7 +37,6 @@ def peak(
 
 def measured(device_option: str, precision_option: str, threads: int) -> "Iterator[tuple[Device, str, Peak | str]]":
     """Measure every device and precision in turn; yields the peak, or why there is none."""
-    from gpubench.console import Screen
     from gpubench.hardware.environment import devices_of
     from gpubench.runner.cases import choose_precisions
     from gpubench.runner.devices import choose_devices
@@ -45,17 +45,16 @@ def measured(device_option: str, precision_option: str, threads: int) -> "Iterat
     from gpubench.runner.warm_up import SOAK_SECONDS
     from gpubench.suite.precisions import multiplied_in
 
-    console = Screen(stderr=True)
-    facts = describe()
+    facts, print_line = describe(), partial(say, err=True)
     for device in choose_devices(device_option, devices_of(facts)):
         seconds = CPU_SOAK_SECONDS if device.kind == "cpu" else SOAK_SECONDS
         for precision in dict.fromkeys(map(multiplied_in, choose_precisions(precision_option, device))):
             if precision in device.unsupported:
                 yield device, precision, device.unsupported[precision]
                 continue
-            console.print(f"measuring {device.device} in {precision}, after {seconds:.0f} s of warm-up", markup=False)
+            print_line(f"measuring {device.device} in {precision}, after {seconds:.0f} s of warm-up")
             try:
-                yield device, precision, measure(device, facts["torch"], precision, threads, seconds, console.print)
+                yield device, precision, measure(device, facts["torch"], precision, threads, seconds, print_line)
             except UserError as error:
                 yield device, precision, str(error)
             seconds = CPU_SOAK_SECONDS  # warm by now
@@ -63,21 +62,9 @@ def measured(device_option: str, precision_option: str, threads: int) -> "Iterat
 
 def table(peaks: "list[tuple[Device, str, Peak | str]]") -> "Table":
     """Return a table with a line for each device and precision."""
-    from gpubench.studies.section import Column, Table
+    from gpubench.studies.section import Table
 
-    columns = (
-        Column("device"),
-        Column("precision"),
-        Column("TFLOP/s", "x"),
-        Column("listed", "x"),
-        Column("share", "share", places=0),
-        Column("side", "count"),
-        Column("GB/s", "x"),
-        Column("listed GB/s", "x"),
-        Column("us per call", "x"),
-        Column("notes", note=True),
-    )
-    return Table("peaks", columns, tuple(_line(device, precision, result) for device, precision, result in peaks))
+    return Table.of("peaks", [_line(device, precision, result) for device, precision, result in peaks])
 
 
 def source(device: "Device") -> str:
@@ -89,15 +76,23 @@ def source(device: "Device") -> str:
     return f"{device.device} is {device.card}; {where}"
 
 
-def _line(device: "Device", precision: str, measured: "Peak | str") -> "tuple[Value, ...]":
+def _line(device: "Device", precision: str, result: "Peak | str") -> "list[tuple[Column, Value]]":
+    """Return the line of a peak; `result` is the reason if it could not be measured."""
     from gpubench.studies import listed_peaks
+    from gpubench.studies.section import Column
 
     card = listed_peaks.find(device.card, device.memory_bytes)
-    listed, bandwidth = (card.peak(precision), card.bytes_per_second / 1e9) if card else (None, None)
-    name, listed_tflops = (device.device, precision), listed / 1e12 if listed else None
-    if isinstance(measured, str):
-        return *name, None, listed_tflops, None, None, None, bandwidth, None, measured
-    share = measured.flops_per_second / listed if listed else None
-    tflops, copied = measured.flops_per_second / 1e12, measured.bytes_per_second / 1e9
-    call = measured.op_seconds * 1e6
-    return *name, tflops, listed_tflops, share, measured.side, copied, bandwidth, call, ""
+    listed = card.peak(precision) if card else None
+    peak = None if isinstance(result, str) else result
+    return [
+        (Column("device"), device.device),
+        (Column("precision"), precision),
+        (Column("TFLOP/s", "x"), peak.flops_per_second / 1e12 if peak else None),
+        (Column("listed", "x"), listed / 1e12 if listed else None),
+        (Column("share", "share", places=0), peak.flops_per_second / listed if peak and listed else None),
+        (Column("side", "count"), peak.side if peak else None),
+        (Column("GB/s", "x"), peak.bytes_per_second / 1e9 if peak else None),
+        (Column("listed GB/s", "x"), card.bytes_per_second / 1e9 if card else None),
+        (Column("us per call", "x"), peak.op_seconds * 1e6 if peak else None),
+        (Column("notes", note=True), result if isinstance(result, str) else ""),
+    ]

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpubench.show.wrap import wrapped
+from gpubench.show.terminal import table_lines
+from gpubench.show.wrap import line_width, wrapped
 from gpubench.studies.cards.figures import published, short_name
 from gpubench.studies.cards.placing import (
     KIND,
@@ -19,7 +20,7 @@ from gpubench.studies.cards.placing import (
 )
 from gpubench.studies.cards.ranking import WELL_KNOWN
 from gpubench.studies.cards.ratio import measured_cards
-from gpubench.studies.section import Bar, BarGroup, Bars
+from gpubench.studies.section import Bar, BarGroup, Bars, Column, Table
 from gpubench.studies.words import gain, marked, times
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 NEIGHBOURS = 2
 """Published cards that are shown above and below."""
-BAR_CHARACTERS = 32
+LEAST_BAR, MOST_BAR, REST_OF_LINE = 4, 32, 24
+"""Characters of the longest bar in the terminal, and of what is beside it and the name."""
 
 
 def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
@@ -61,7 +63,7 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
         lines += ["CPUs are not ranked."] if on_cpu else wrapped(NOT_RANKED)
     else:
         shown = neighbours(card, rates[mixed])
-        lines += ["", "ResNet-50, mixed precision, beside published cards (images/s):", *bar_lines(shown, card)]
+        lines += ["", *table_lines(table_of(shown, card), line_width())]
         lines += wrapped(expected_sentence(card, rates[mixed]))
         title = f"{card}: {rates[mixed]:,.0f} images/s of ResNet-50 in mixed precision"
     if len(shown) > 1:
@@ -80,15 +82,16 @@ def neighbours(card: str, rate: float) -> dict[str, float]:
     return {name: value for value, name in (*above, (rate, card), *below)}
 
 
-def bar_lines(rates: dict[str, float], card: str) -> list[str]:
-    """Return a bar for each card; that of `card` is marked."""
-    most, own, width = max(rates.values()), rates[card], max(map(len, rates))
-    lines = []
-    for name, rate in rates.items():
-        bar = "#" * max(1, round(BAR_CHARACTERS * rate / most))
-        note = "yours" if name == card else f"{gain(rate / own)}x"
-        lines.append(f"  {name[:24]:<{min(width, 24)}}  {bar:<{BAR_CHARACTERS}} {rate:>7,.0f}  {note}")
-    return lines
+def table_of(rates: dict[str, float], card: str) -> Table:
+    """Return a table with a bar for each card, and how many times as fast it is as `card`."""
+    room = line_width() - max(map(len, rates)) - REST_OF_LINE
+    longest = max(LEAST_BAR, min(MOST_BAR, room)) / max(rates.values())
+    columns = (Column("card"), Column(""), Column("images/s", "count"), Column("ratio"))
+    lines = [
+        (name, "#" * max(1, round(longest * rate)), rate, "yours" if name == card else f"{gain(rate / rates[card])}x")
+        for name, rate in rates.items()
+    ]
+    return Table("ResNet-50, mixed precision, beside published cards", columns, tuple(lines))
 
 
 def bars_of(rates: dict[str, float], card: str, title: str, name: str, source: str) -> Bars:

@@ -28,11 +28,10 @@ from gpubench.cli.options import (
     where_option,
 )
 from gpubench.errors import UserError
+from gpubench.printed import say
 from gpubench.runner.options import RANKED_MODELS, RANKED_SUITE, Options
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from gpubench.runner.session import RunSummary
 
 MOST_RESULTS = 4
@@ -216,10 +215,10 @@ def run(
         dry_run=dry_run,
         rank=quick and not no_place and nodes == 1 and "resnet" in suites and RANKED_SUITE not in suites,
     )
-    console = Screen(stderr=True)
-    if not slurm:
-        return print_results(runner.run(options), console)
-    return run_on_slurm(parse_slurm(slurm), without(sys.argv[1:], "--slurm", "--out"), out, console)
+    if slurm:
+        arguments = without(sys.argv[1:], "--slurm", "--out")
+        return run_on_slurm(parse_slurm(slurm), arguments, out, Screen(stderr=True))
+    return print_results(runner.run(options))
 
 
 def without(arguments: Sequence[str], *options: str) -> list[str]:
@@ -234,7 +233,7 @@ def without(arguments: Sequence[str], *options: str) -> list[str]:
     return kept
 
 
-def print_results(summary: "RunSummary", console: "Console") -> int:
+def print_results(summary: "RunSummary") -> int:
     """Print the results of a run, its file and the next command; returns the exit code of the run.
 
     The rows are complete by now. So an error here is printed as a line and leaves the exit code as it is.
@@ -250,9 +249,7 @@ def print_results(summary: "RunSummary", console: "Console") -> int:
         lines = ["Stopped before the results were computed; the rows are complete."]
     except Exception as error:
         lines = [f"The results could not be computed ({type(error).__name__}: {error}); the rows are complete."]
-    lines += [f"rows: {summary.path}", f"next: {following}"]
-    for line in lines:
-        console.print(line, markup=False, soft_wrap=True)
+    say(*lines, f"rows: {summary.path}", f"next: {following}", err=True)
     return summary.exit_code
 
 

@@ -3,7 +3,7 @@
 The trials are of the suite `worker/selftest_suite.py`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +13,7 @@ import typer
 
 import gpubench
 from gpubench.errors import UserError
+from gpubench.printed import say
 from gpubench.runner.options import SAMPLED_REPEATS, Options
 
 if TYPE_CHECKING:
@@ -21,20 +22,18 @@ if TYPE_CHECKING:
 
 EXAMPLES = "Example: `gpubench selftest` or `gpubench selftest --device cuda:1`"
 SUITE = Path(__file__).parents[1] / "worker" / "selftest_suite.py"
-NO_DATA = {SUITE.stem: ""}
 PADDED = 1.25
 """Time of the model `padded` relative to `a`, by construction."""
 OVERHEAD = 0.005
 """Most that the clock may add to the time of a loop."""
 PROJECTION = 0.1
 """Largest error of the median projection; on a shared CPU, parts of one run differ by as much."""
-PARTS = (SAMPLED_REPEATS // 2, SAMPLED_REPEATS)
-"""Numbers of rounds, each followed by a full run, so that drift affects both."""
-MORE_ROUNDS = ((11, 5), (20, 10))
-"""Total (rounds, full runs) if the slowdown is still undecided or the projection wrong.
+ROUNDS = ((SAMPLED_REPEATS // 2, 1), (SAMPLED_REPEATS, 2), (11, 5), (20, 10))
+"""Total (rounds, full runs) after each part. Sampled and full trials alternate, so that drift affects both.
 
-One slow trial of 6 is enough for that (Mann-Whitney, p = 0.065). Eleven allow two slow ones (p = 0.010, which is 0.031
-after Holm over two ratios and for more than one look). Twenty are for machines whose trials differ by 10% and more.
+They are judged after 6 rounds, and more follow if the slowdown is still undecided or the projection wrong. One slow
+trial of 6 is enough for that (Mann-Whitney, p = 0.065). Eleven allow two slow ones (p = 0.010, which is 0.031 after
+Holm over two ratios and for more than one look). Twenty are for machines whose trials differ by 10% and more.
 """
 CPU_FULL_SECONDS, ACCELERATOR_FULL_SECONDS = 12.0, 40.0
 """Approximate length of a full run; a sampled trial measures half of it.
@@ -73,7 +72,6 @@ def selftest(
     ] = "auto",
 ) -> int:
     """Test whether gpubench's times and precisions are right on this device. Takes minutes. Exit code 1 if not."""
-    from gpubench.console import Screen
     from gpubench.hardware.environment import devices_of
     from gpubench.runner.devices import choose_devices
     from gpubench.runner.process import describe, temporary_folder
@@ -83,22 +81,20 @@ def selftest(
     if len(chosen) != 1:
         raise UserError(f"--device {device}: give one device")
     tested = chosen[0]
-    console = Screen()
-    console.print(
+    duration = "~4 min" if tested.kind == "cpu" else "some minutes"
+    say(
         f"selftest of gpubench {gpubench.__version__} on {tested.card} ({tested.device}):"
-        f" {'~4 min' if tested.kind == 'cpu' else 'some minutes'}, longer if trials differ much",
-        markup=False,
+        f" {duration}, longer if trials differ much"
     )
     checks = []
     with temporary_folder() as folder:
         for check in _checks(tested, Path(folder)):
-            console.print(check.line, markup=False, soft_wrap=True)
+            say(check.line)
             checks.append(check)
         shared = marked_shared(Path(folder) / SAMPLED)
     threads = ", 1 thread" if tested.kind == "cpu" else ""
     setup = f"{tested.card}{threads}, torch {facts['torch']}, {datetime.now(UTC):%Y-%m-%d}"
-    for line in verdict(checks, setup, shared):
-        console.print(line, markup=False, soft_wrap=True)
+    say(*verdict(checks, setup, shared))
     return 0 if all(check.passed for check in checks) else 1
 
 
@@ -138,24 +134,24 @@ def _checks(device: "Device", folder: Path) -> Iterator[SelftestCheck]:
     options = replace(options, settings={**options.settings, "steps": str(steps)})
     sampled, full = folder / SAMPLED, folder / "full.csv"
     judged = replace(options, models=("a", "b", "padded"), out=sampled)
-    for part, rounds in enumerate(PARTS, start=1):
-        _run(replace(judged, repeats=rounds, soak=part == 1))
-        _run(replace(options, models=("a",), mode="full", repeats=part, out=full, soak=False))
-    for rounds, full_runs in MORE_ROUNDS:
-        same, slower, projection = _judge(sampled, full)
+    for rounds, full_runs in ROUNDS:
+        _run(replace(judged, repeats=rounds, soak=rounds == ROUNDS[0][0]))
+        _run(replace(options, models=("a",), mode="full", repeats=full_runs, out=full, soak=False))
+        if rounds < SAMPLED_REPEATS:
+            continue
+        results = _judge(sampled, full)
+        same, slower, projection = results
         if not same.passed or (slower.passed and projection.passed):  # more trials cannot repair a false difference
             break
-        _run(replace(judged, repeats=rounds, soak=False))
-        _run(replace(options, models=("a",), mode="full", repeats=full_runs, out=full, soak=False))
-    yield from _judge(sampled, full)
+    yield from results
 
 
 def _judge(sampled: Path, full: Path) -> list[SelftestCheck]:
     """Return the checks of the trials so far: same, slower, projection."""
     comparisons = _comparisons(sampled)
     return [
-        check_same(comparisons.get("b")),
-        check_slower(comparisons.get("padded")),
+        check_verdict("A/A", comparisons.get("b"), {"same", "undecided"}),
+        check_verdict(f"{PADDED - 1:.0%} slower", comparisons.get("padded"), {"slower"}),
         check_projection(_seconds(sampled, ("a", "b")), _seconds(full, ("a",))),
     ]
 
@@ -187,16 +183,15 @@ def _comparisons(path: Path) -> "dict[str, Comparison]":
 
 def _clock(options: Options, device: "Device") -> dict[str, float]:
     """Return the times that the suite's model `clock` measured; empty if its trial failed."""
-    from gpubench.runner.cases import cases_of, recipes_of
-    from gpubench.runner.process import run_child
+    from gpubench.cli.child import case_of, result_of
     from gpubench.suite import files
-    from gpubench.suite.trial import Trial, trial_to_json
 
-    options = replace(options, models=("clock",), mode="full")
-    case = cases_of(recipes_of(options, [files.find(str(SUITE))]), options, [device], NO_DATA, {})[0]
-    outcome = run_child({"task": "trial", "trial": trial_to_json(Trial(case, 0, 0))}, time_limit_seconds=300)
-    measurement = (outcome.answer or {}).get("measurement", {})
-    return dict(measurement.get("quality", {})) if measurement.get("status") == "ok" else {}
+    case = case_of(files.find(str(SUITE)), replace(options, models=("clock",), mode="full"), device)
+    try:
+        measurement = result_of("trial", case, "measurement", time_limit_seconds=300)
+    except UserError:
+        return {}
+    return dict(measurement["quality"]) if measurement["status"] == "ok" else {}
 
 
 def _precisions(options: Options, device: "Device", folder: Path) -> Iterator[SelftestCheck]:
@@ -245,25 +240,15 @@ def check_overhead(clock: Mapping[str, float]) -> SelftestCheck:
     return SelftestCheck("clock overhead", share <= OVERHEAD and low <= 1 + OVERHEAD, detail)
 
 
-def check_same(comparison: "Comparison | None") -> SelftestCheck:
-    """Check that the same case twice gives no difference."""
-    passed = comparison is not None and comparison.verdict in {"same", "undecided"}
-    return SelftestCheck("A/A", passed, _detail(comparison))
-
-
-def check_slower(comparison: "Comparison | None") -> SelftestCheck:
-    """Check that a known slowdown is detected."""
-    passed = comparison is not None and comparison.verdict == "slower"
-    return SelftestCheck(f"{PADDED - 1:.0%} slower", passed, _detail(comparison))
-
-
-def _detail(comparison: "Comparison | None") -> str:
+def check_verdict(name: str, comparison: "Comparison | None", expected: Collection[str]) -> SelftestCheck:
+    """Check that the comparison with `a` has one of the expected verdicts."""
     if comparison is None:
-        return "no trial to compare"
+        return SelftestCheck(name, False, "no trial to compare")
     ratio = comparison.ratio
     interval = f" [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio.low and ratio.high else ""
     trials = f"{comparison.subject.trials} and {comparison.other.trials} trials"
-    return f"{comparison.verdict}, ratio {ratio.value:.3f}{interval}, {trials}"
+    detail = f"{comparison.verdict}, ratio {ratio.value:.3f}{interval}, {trials}"
+    return SelftestCheck(name, comparison.verdict in expected, detail)
 
 
 def check_projection(projected: Sequence[float], full: Sequence[float]) -> SelftestCheck:

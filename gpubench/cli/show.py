@@ -54,13 +54,11 @@ def show(
 
 def network_of(suite: str, model: str, settings: Mapping[str, str], processes: int) -> "NetworkSummary":
     """Return a model's network and schedule. Raises UserError if the suite has no such model or no blueprint."""
+    from gpubench.cli.child import case_of, result_of
     from gpubench.hardware.environment import cpu_device
-    from gpubench.runner.cases import cases_of, recipes_of
     from gpubench.runner.options import Options
-    from gpubench.runner.process import run_child
     from gpubench.show.network import Layer, NetworkSummary
     from gpubench.suite import files
-    from gpubench.suite.trial import Trial, trial_to_json
 
     loaded = files.find(suite)
     models = loaded.suite.models
@@ -70,14 +68,7 @@ def network_of(suite: str, model: str, settings: Mapping[str, str], processes: i
     if loaded.suite.blueprint is None:
         raise UserError(f"suite {loaded.name} has no `blueprint`, which describes its networks: {files.DOCS}")
     options = Options(models=(model,), precision="fp32", processes=(processes,), mode="full", settings=settings)
-    data, weights = {loaded.name: "synthetic"}, {(loaded.name, model): "random"} if loaded.suite.weights else {}
-    case = cases_of(recipes_of(options, [loaded]), options, [cpu_device()], data, weights)[0]
-    request = {"task": "network", "trial": trial_to_json(Trial(case, index=0, seed=0))}
-    outcome = run_child(request, time_limit_seconds=TIME_LIMIT_SECONDS)
-    answer = outcome.answer or {"reason": outcome.reason}
-    if "network" not in answer:
-        raise UserError(f"{loaded.name} {model} cannot be shown: {answer['reason']}")
-    network = answer["network"]
+    network = result_of("network", case_of(loaded, options, cpu_device()), "network", TIME_LIMIT_SECONDS)
     return NetworkSummary(
         title=f"{loaded.name} {model}",
         unit=loaded.suite.unit.removesuffix("s"),

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from gpubench.cli.options import Files
-from gpubench.errors import UserError
+from gpubench.errors import UserError, writing
 from gpubench.printed import say
 
 EXAMPLES = "Example: `gpubench site results -o site`, then open site/index.html"
@@ -49,12 +49,9 @@ def write_site(paths: Sequence[Path], out: Path, url: str = "") -> str:
     if licences:
         data["LICENSE.txt"] = licences[0].read_bytes()
     written = {name: text.encode() for name, text in pages(contents, url)}
-    try:
-        for name, content in (written | data).items():
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
+    for name, content in (written | data).items():
+        with writing(f"--out {out}", out / name):
             (out / name).write_bytes(content)
-    except OSError as error:
-        raise UserError(f"--out {out}: cannot write there ({error.strerror})") from None
     largest = max(written, key=lambda name: len(written[name]))
     size = f"{len(written)} pages, the largest ({largest}) {len(written[largest]) / 1e3:.0f} kB"
     return f"{out / 'index.html'}: {size}; they open from disk and from any web server"

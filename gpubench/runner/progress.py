@@ -3,16 +3,18 @@
 import time
 from types import TracebackType
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from gpubench.console import Screen
-from gpubench.printed import duration, shown
+from gpubench.printed import duration, shortened, shown
 from gpubench.rows.row import SHOWN_QUALITIES, Row
 from gpubench.runner.process import Message
 from gpubench.suite.trial import Case, Trial
 
 LOG_SECONDS = 300.0
 """Without a terminal: time between two lines on the progress of a long trial."""
+REST_OF_LINE = 52
+"""Characters that the bar, the rate and the time left need beside the name of a trial."""
 
 
 class TrialProgress:
@@ -28,9 +30,8 @@ class TrialProgress:
         self._label = ""
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=10),
             TextColumn("{task.fields[rate]}", markup=False),
-            TimeElapsedColumn(),
             TextColumn("{task.fields[left]}", markup=False),
             console=self._console,
             transient=True,
@@ -67,7 +68,9 @@ class TrialProgress:
         self._started = self._logged = time.monotonic()
         self._bar.update(
             self._task,
-            description=shown(f"{self._done + 1}/{self.total} {label}"),
+            description=shortened(
+                f"{self._done + 1}/{self.total} {label}", max(20, self._console.width - REST_OF_LINE)
+            ),
             completed=self._done,
             rate="starting",
             left=self._left,

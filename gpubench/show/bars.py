@@ -15,8 +15,8 @@ from gpubench.studies.section import Bar, BarGroup, Bars, Column
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ROW, NARROW = (0.21, 0.8), 0.152
-"""Minimum and maximum distance from bar to bar, in inches, and the minimum where there are many."""
+LEAST_ROW, MOST_ROW = 0.152, 0.8
+"""Minimum and maximum distance from bar to bar, in inches."""
 BELOW = 5
 """Index of the colour for ratios below the reference in the palette; those above have the first colour."""
 Span = tuple[BarGroup, float, float]
@@ -90,12 +90,10 @@ def figure_of(chart: Bars, width: float, *, framed: bool, whole: Bars | None = N
     axis = AXIS if chart.reference is not None else 0.0
     sheet = sheet_of(chart, width, keys, spans[-1][2] * 0.25 + axis, framed=framed)
     room = sheet.bottom - sheet.top - axis
-    if spans[-1][2] * ROW[0] > room:
-        rows, spans = _layout(chart, width, listed=listed, crowded=True)
     height = spans[-1][2]
-    if framed and height * NARROW > room and (fewer := shortened(whole, room / NARROW)) != chart:
+    if framed and height * LEAST_ROW > room and (fewer := shortened(whole, room / LEAST_ROW)) != chart:
         return figure_of(fewer, width, framed=framed, whole=whole)
-    row_height = min(room / height, ROW[1])
+    row_height = min(room / height, MOST_ROW)
     top = sheet.top + 0.4 * (room - row_height * height)
     plot = _Plot(sheet, chart, scale, top, row_height)
     if axis:
@@ -112,7 +110,7 @@ def figure_of(chart: Bars, width: float, *, framed: bool, whole: Bars | None = N
 
 def shortened(chart: Bars, most: float) -> Bars:
     """Return the chart at most `most` bars high; its foot has the number of bars that are left out before the last."""
-    listed, gap = _listed(chart), _gap(chart, crowded=True)
+    listed, gap = _listed(chart), _gap(chart)
     plain = [group for group in chart.groups if not group.strong]
     left = most - sum(1 + gap for group in chart.groups if group.strong)
     sizes = [listed + len(group.bars) + gap for group in plain]
@@ -142,17 +140,16 @@ def _listed(chart: Bars) -> bool:
     return bool(names) and (single or len(names) > colours)
 
 
-def _gap(chart: Bars, *, crowded: bool) -> float:
+def _gap(chart: Bars) -> float:
     """Return the distance between groups, in bars."""
-    several = any(len(group.bars) > 1 for group in chart.groups)
-    return (0.3 if several else 0.05) if crowded else 0.5 if several else 0.25
+    return 0.35 if any(len(group.bars) > 1 for group in chart.groups) else 0.05
 
 
-def _layout(chart: Bars, width: float, *, listed: bool, crowded: bool = False) -> tuple[list[_Row], list[Span]]:
+def _layout(chart: Bars, width: float, *, listed: bool) -> tuple[list[_Row], list[Span]]:
     """Return the place of every bar and group."""
     intervals = [bar.interval for group in chart.groups for bar in group.bars if bar.interval]
     widest = max((high - low for low, high in intervals), default=None)
-    gap = _gap(chart, crowded=crowded)
+    gap = _gap(chart)
     rows, spans, y = [], [], 0.0
     for group in chart.groups:
         begin, y = y, y + listed

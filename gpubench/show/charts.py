@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpubench.errors import UserError
+from gpubench.errors import UserError, writing
 from gpubench.show import bars
 from gpubench.show.sheet import SIZE
 from gpubench.show.style import save, style
@@ -24,27 +24,24 @@ MOST_BARS = 40
 UNITS = {"hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
 
 
-def draw(answer: Answer, folder: Path, *, every: bool, kinds: Sequence[str], theme: str) -> list[str]:
+def draw(answer: Answer, folder: Path, *, every: bool, theme: str, kinds: Sequence[str] = ("png", "svg")) -> list[str]:
     """Write the charts of the first results, or `every` chart; return lines to print: paths, and what was not drawn.
 
     Each file contains the rows of its cases. Raises UserError if the folder cannot be written.
     """
     paths: list[str] = []
     charts = _chosen(answer, every=every)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with style(theme):
-            for chart in charts:
-                figure = figure_of(dated(chart, answer))
+    with style(theme):
+        for chart in charts:
+            figure = figure_of(dated(chart, answer))
+            with writing(f"--charts {folder}", folder / chart.name):
                 paths += save(figure, folder / chart.name, answer.table(chart.cases), kinds)
-    except OSError as error:
-        raise UserError(f"{folder}: charts cannot be written there ({error.strerror})") from None
     more = len(_chosen(answer, every=True)) - len(charts)
     if not more:
         return paths or ["No chart: nothing here has two figures to compare."]
     suites = list(dict.fromkeys(section.suite for section in answer.sections))
     one = f"; one suite: --only {suites[0]} --charts DIR" if len(suites) > 1 else ""
-    return [*paths, f"Not drawn: {more} more, of {', '.join(suites)}. All: --all-charts DIR{one}."]
+    return [*paths, f"Not drawn: {more} more, of {', '.join(suites)}. All: --all --charts DIR{one}."]
 
 
 def named_figure(answer: Answer, name: str, theme: str) -> "Figure":
@@ -103,37 +100,36 @@ def days_of(rows: Iterable[Mapping[str, str]]) -> str:
 
 
 def figure_of(chart: Bars, *, width: float = SIZE[0], framed: bool = True) -> "Figure":
-    """Return the chart in the current style; `framed`: with title, subtitle and foot, at least as high as SIZE."""
-    return bars.figure_of(_prepared(chart) if framed else drawn(chart), width, framed=framed)
+    """Return the chart in the current style; `framed`: with title, subtitle and foot, at least as high as SIZE.
+
+    Without a frame, as in a page, bars that are too many are left out.
+    """
+    return bars.figure_of(in_best_unit(chart) if framed else drawn(chart), width, framed=framed)
 
 
 def drawn(chart: Bars) -> Bars:
     """Return the chart as a page shows it: in the best unit of time, and without bars that are too many."""
-    return bars.shortened(_prepared(chart), MOST_BARS)
+    return bars.shortened(in_best_unit(chart), MOST_BARS)
 
 
-def _prepared(chart: Bars) -> Bars:
-    if chart.unit == "s" and chart.reference is None:
-        chart = _in_unit(chart)
-    return replace(chart, foot=chart.foot.rstrip(". "))
-
-
-def _in_unit(chart: Bars) -> Bars:
-    """Return the chart in the largest unit of time in which every bar is at least 1."""
+def in_best_unit(chart: Bars) -> Bars:
+    """Return a chart of seconds in the largest unit of time in which every bar is at least 1; others unchanged."""
+    if chart.unit != "s" or chart.reference is not None:
+        return replace(chart, foot=chart.foot.rstrip(". "))
     smallest = min(bars.values_of(chart), default=0)
     unit = next((name for name, seconds in UNITS.items() if smallest >= seconds), "seconds")
 
+    size = UNITS[unit]
+
     def bar_of(bar: Bar) -> Bar:
-        value = None if bar.value is None else bar.value / UNITS[unit]
-        ends = bar.interval and (bar.interval[0] / UNITS[unit], bar.interval[1] / UNITS[unit])
-        return replace(bar, value=value, interval=ends)
+        ends = bar.interval and (bar.interval[0] / size, bar.interval[1] / size)
+        return replace(bar, value=None if bar.value is None else bar.value / size, interval=ends)
 
     return replace(
         chart,
         groups=tuple(replace(group, bars=tuple(map(bar_of, group.bars))) for group in chart.groups),
-        marks={
-            name: {group: mark / UNITS[unit] for group, mark in marks.items()} for name, marks in chart.marks.items()
-        },
+        marks={name: {group: mark / size for group, mark in marks.items()} for name, marks in chart.marks.items()},
+        foot=chart.foot.rstrip(". "),
         subtitle=chart.subtitle.replace("Seconds", unit.capitalize()).replace("seconds", unit),
         unit="",
     )

@@ -13,7 +13,7 @@ import pandas as pd
 import gpubench
 from gpubench.analysis.compare import plausible
 from gpubench.analysis.groups import as_compared
-from gpubench.errors import UserError
+from gpubench.errors import UserError, writing
 from gpubench.rows.alike import GROUP
 from gpubench.rows.params import params_of
 from gpubench.rows.read import load
@@ -37,18 +37,16 @@ def export(paths: list[Path], format_name: str, out: Path | None) -> list[str]:
     frame = loaded.frame[loaded.frame["status"] == "ok"]
     if frame.empty:
         raise UserError("; ".join(["no row with status ok to export", *loaded.problems]))
-    try:
-        if format_name == "dawnbench":
-            if out is None:
-                raise UserError("--format dawnbench writes two files per trial: add --out FOLDER")
-            return _dawnbench(frame, out)
-        text = benchstat(frame)
+    if format_name == "dawnbench":
         if out is None:
-            return [text.rstrip("\n")]
-        out.parent.mkdir(parents=True, exist_ok=True)
+            raise UserError("--format dawnbench writes two files per trial: add --out FOLDER")
+        with writing(f"--out {out}", out / "any"):
+            return _dawnbench(frame, out)
+    text = benchstat(frame)
+    if out is None:
+        return [text.rstrip("\n")]
+    with writing(f"--out {out}", out):
         out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"--out {out}: cannot write there ({error.strerror})") from None
     return [str(out)]
 
 
@@ -118,7 +116,6 @@ def _dawnbench(frame: Frame, folder: Path) -> list[str]:
     fit = frame[whole]
     if fit.empty:
         raise UserError("DAWNBench needs complete trainings with an accuracy: export rows of `gpubench run --full`")
-    folder.mkdir(parents=True, exist_ok=True)
     unfit = len(frame) - len(fit)
     lines = [f"{unfit} row(s) left out: incomplete, or without an accuracy"] if unfit else []
     for number, row in enumerate(fit.to_dict("records")):

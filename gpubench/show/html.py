@@ -6,10 +6,11 @@ Texts from files are escaped, and control characters in them are replaced.
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from itertools import compress
+from typing import TYPE_CHECKING, Any
 
 import gpubench
 from gpubench.printed import shown
@@ -32,8 +33,9 @@ LONG = 20
 
 @dataclass(frozen=True)
 class HtmlCell:
-    """A cell of a table: its text and its link."""
+    """A cell of a table: its column, text and link."""
 
+    column: Column
     text: str
     beside: str = ""
     """Small text after it: an interval, a mark."""
@@ -63,12 +65,22 @@ class HtmlLine:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table as texts, for a template."""
+    """A table as texts, for a template. Columns that are empty in all lines are left out."""
 
     name: str
     caption: str
-    columns: Sequence[Column]
     lines: Sequence[HtmlLine]
+
+    @classmethod
+    def of(cls, name: str, caption: str, lines: Sequence[HtmlLine]) -> "Grid":
+        """Return the table of these lines, which have a cell for each column."""
+        filled = [any(cell.text for cell in cells) for cells in zip(*(line.cells for line in lines), strict=True)]
+        return cls(name, caption, [replace(line, cells=list(compress(line.cells, filled))) for line in lines])
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns of the first line."""
+        return [cell.column for cell in self.lines[0].cells] if self.lines else []
 
     @property
     def classes(self) -> str:
@@ -77,30 +89,29 @@ class Grid:
 
 
 def grid_of(table: Table) -> Grid:
-    """Return the table as texts, without empty columns. Texts that are equal in all lines are in the caption."""
-    shared, cells = [], []
-    columns: list[Column] = []
+    """Return the table as texts. Texts that are equal in all lines are in the caption."""
+    shared: list[str] = []
+    cells: list[list[HtmlCell]] = []
     for column, values, texts in filled_columns(table):
-        if columns and len(texts) > 1 and len(set(texts)) == 1 and not column.unit:
+        if cells and len(texts) > 1 and len(set(texts)) == 1 and not column.unit:
             shared.append(f"{column.name} {texts[0]}")
         else:
-            columns.append(column)
             cells.append([cell_of(value, column) for value in values])
     caption = CAPTIONS.get(table.name, table.name) + (f". In all lines: {', '.join(shared)}" if shared else "")
-    return Grid(table.name, caption, columns, [HtmlLine(line) for line in zip(*cells, strict=True)])
+    return Grid(table.name, caption, [HtmlLine(line) for line in zip(*cells, strict=True)])
 
 
-def cell_of(value: Value, column: Column, href: str = "", *, bar: tuple[int, ...] = ()) -> HtmlCell:
-    """Return the cell of a value, with a link if there is an `href`."""
+def cell_of(value: Value, column: Column, href: str = "", **more: Any) -> HtmlCell:
+    """Return the cell of a value, with a link if there is an `href`; `more` are further fields of it."""
     text = text_of(value, column)
-    return HtmlCell(
-        text=text,
-        beside=interval_text(value, column),
-        value=repr(value) if column.unit == "bytes" else "",
-        kind=str(value) if value in DECIDED else "note" if column.note else "long" if len(text) > LONG else "",
-        href=href,
-        bar=bar,
-    )
+    kind = str(value) if value in DECIDED else "note" if column.note else "long" if len(text) > LONG else ""
+    fields = {
+        "beside": interval_text(value, column),
+        "value": repr(value) if column.unit == "bytes" else "",
+        "kind": kind,
+        "href": href,
+    }
+    return HtmlCell(column, text, **(fields | more))
 
 
 def rendered(template: str, styles: Sequence[str] = (), **values: object) -> str:

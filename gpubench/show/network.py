@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import attrgetter
 
 from gpubench.show.numbers import significant
 from gpubench.show.terminal import table_lines
@@ -140,13 +141,10 @@ def blocks_of(layers: Sequence[Layer]) -> list[Block]:
             groups[-1].append(layer)
         else:
             groups.append([layer])
-    repeated = [list(alike) for _, alike in groupby((Block(tuple(group)) for group in groups), key=_facts)]
+    blocks = [Block(tuple(group)) for group in groups]
+    facts = attrgetter("residual", "label", "shortcut", "shape", "weights", "flops")
+    repeated = [list(alike) for _, alike in groupby(blocks, key=facts)]
     return [replace(alike[0], times=len(alike)) for alike in repeated]
-
-
-def _facts(block: Block) -> tuple[object, ...]:
-    """Return what is shown of a block."""
-    return block.residual, block.label, block.shortcut, block.shape, block.weights, block.flops
 
 
 def _belongs(layer: Layer, before: Layer) -> bool:
@@ -163,38 +161,32 @@ def lines(network: NetworkSummary, *, every: bool) -> Iterator[str]:
     """Return the lines of the screen, with `every` layer or with blocks."""
     yield from wrapped(f"{network.title}: {network.headline}.")
     yield ""
-    yield from table_lines(_layers_table(network) if every else _blocks_table(network), line_width())
+    yield from table_lines(_table(network, every=every), line_width())
     if any(layer.block for layer in network.layers) and not every:
         yield "+: residual block; after |: layers on its shortcut (none: identity)."
     yield ""
     yield from _schedule(network)
 
 
-def _columns(*names: str) -> tuple[Column, ...]:
-    """Return columns of texts with these names, and those of the output shape, weights and FLOPs."""
-    return *map(Column, names), Column("output"), Column("weights", "count"), Column("MFLOP", "MFLOP")
-
-
-def _layers_table(network: NetworkSummary) -> Table:
-    """Return a table with a line per layer."""
-    lines = [
-        (layer.name, layer.kind, shape_text(layer.shape), layer.weights or None, layer.flops / 1e6 or None)
-        for layer in network.layers
-    ]
-    return Table("layers", _columns("name", "kind"), tuple(lines))
-
-
-def _blocks_table(network: NetworkSummary) -> Table:
-    """Return a table with a line per block, at most MOST."""
+def _table(network: NetworkSummary, *, every: bool) -> Table:
+    """Return a table with a line for `every` layer, or for each block, of which at most MOST."""
     blocks = blocks_of(network.layers)
+    parts: list[tuple[str, Layer | Block]] = [(f"{layer.name}: {layer.kind}", layer) for layer in network.layers]
+    if not every:
+        parts = [(_text_of(block), block) for block in blocks[:MOST]]
     lines: list[tuple[str | float | None, ...]] = [("input", shape_text(network.input), None, None)]
-    for block in blocks[:MOST]:
-        label = f"{'+ ' * block.residual}{block.label}{f' | {block.shortcut}' * bool(block.shortcut)}"
-        label += f" (x {block.times})" * (block.times > 1)
-        lines.append((label, shape_text(block.shape), block.weights or None, block.flops / 1e6 or None))
-    if len(blocks) > MOST:
+    lines += [(text, shape_text(part.shape), part.weights or None, part.flops / 1e6 or None) for text, part in parts]
+    if not every and len(blocks) > MOST:
         lines.append((f"and {len(blocks) - MOST} more (--all)", "", None, None))
-    return Table("network", _columns("layers"), tuple(lines))
+    columns = Column("layers"), Column("output"), Column("weights", "count"), Column("MFLOP", "MFLOP")
+    return Table("network", columns, tuple(lines))
+
+
+def _text_of(block: Block) -> str:
+    """Return the layers of a block in words; `lines` explains the signs."""
+    shortcut = f" | {block.shortcut}" if block.shortcut else ""
+    repeated = f" (x {block.times})" if block.times > 1 else ""
+    return f"{'+ ' * block.residual}{block.label}{shortcut}{repeated}"
 
 
 def moves(points: Points) -> bool:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpubench.errors import UserError
+from gpubench.errors import UserError, writing
 from gpubench.show.network import Block, NetworkSummary, Points, blocks_of, moves, shape_text
 from gpubench.show.sheet import EDGE, SIZE, SMALL, Sheet, palette, setting, sheet_of
 from gpubench.show.style import fitted, plain_numbers, style, wide, wrapped
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KINDS = (".png", ".svg", ".pdf")
+"""Suffixes of the files that can be drawn."""
 ROWS = 13
 """Maximum number of blocks."""
 ROW = 0.5
@@ -33,11 +34,8 @@ def save(network: NetworkSummary, file: Path) -> None:
     """Draw the network into a file. Raises UserError if its name has no suffix of KINDS, or it cannot be written."""
     if file.suffix not in KINDS:
         raise UserError(f"--chart {file}: give a name that ends in {', '.join(KINDS)}")
-    with style("light"):
-        try:
-            figure_of(network).savefig(file)
-        except OSError as error:
-            raise UserError(f"--chart {file}: cannot be written ({error.strerror})") from None
+    with style("light"), writing(f"--chart {file}", file):
+        figure_of(network).savefig(file)
 
 
 def figure_of(network: NetworkSummary) -> "Figure":

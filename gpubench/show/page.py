@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpubench.analysis.groups import short
-from gpubench.errors import UserError
+from gpubench.errors import writing
+from gpubench.printed import shortened
 from gpubench.rows.embed import html_link
 from gpubench.rows.row import DIGEST
 from gpubench.show.charts import charts_of, dated, days_of, drawn, figure_of, first_charts
 from gpubench.show.html import grid_of, rendered
 from gpubench.show.style import BLUE, INK, style
-from gpubench.studies.section import Answer, Bars, Section, Table
+from gpubench.studies.section import Answer, Bars, Section
 from gpubench.studies.words import listed, read_of
 
 if TYPE_CHECKING:
@@ -40,11 +41,11 @@ VARIABLES = {
 MOST_CHARTS = 24
 """Maximum charts of a page."""
 MOST_NAMED = 3
-"""Maximum cards, versions, or settings in a heading, that are named."""
+"""Maximum cards or versions that are named."""
+LONGEST_TITLE = 120
+"""Maximum length of a section's title, in characters."""
 MOST_PACKED = 50_000
 """Rows that are larger, in bytes when compressed, are in the page without their laps."""
-SETTING = re.compile(r"(?=, \w+=)")
-"""Where a setting begins in the title of a section."""
 SVG = "{http://www.w3.org/2000/svg}"
 DECIMAL = re.compile(r"-?\d+\.\d+")
 HREF = "{http://www.w3.org/1999/xlink}href"
@@ -53,11 +54,8 @@ HREF = "{http://www.w3.org/1999/xlink}href"
 def write(answer: Answer, out: Path) -> str:
     """Write the page; return the line to print. Raises UserError if `out` cannot be written."""
     page = page_of(answer).encode()
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
+    with writing(f"--out {out}", out):
         out.write_bytes(page)
-    except OSError as error:
-        raise UserError(f"--out {out}: cannot write there ({error.strerror})") from None
     return f"{out}: {len(page) / 1e3:.0f} kB, opens offline"
 
 
@@ -116,10 +114,10 @@ def measured_on(table: bytes, title: str = "") -> list[str]:
     cards = Counter(short(row["card"]) for row in rows if row.get("card"))
     names = sorted((card for card, _ in cards.most_common()), key=lambda card: card not in title)
     facts = [_counted(names, "cards")] if cards else []
-    for name in ("driver", "torch"):
-        known = [row[name] for row in rows if row.get(name)]
+    for column in ("driver", "torch"):
+        known = [row[column] for row in rows if row.get(column)]
         part = f" ({len(known)} of {len(rows)} rows)" if len(known) < len(rows) else ""
-        facts += [f"{name} {_counted(list(dict.fromkeys(known)), 'versions')}{part}"] if known else []
+        facts += [f"{column} {_counted(list(dict.fromkeys(known)), 'versions')}{part}"] if known else []
     return [f"{fact}." for fact in [*facts, days_of(rows)] if fact]
 
 
@@ -143,21 +141,18 @@ def _linked_rows(table: bytes) -> tuple[bytes, bool]:
 def _section(
     answer: Answer, number: int, section: Section, looks: dict[str, str], charts: Sequence[Bars]
 ) -> dict[str, Any]:
-    """Return a section with its tables and these charts, as the template needs them."""
-    head, *settings = SETTING.split(section.title)
-    more = len(settings) - MOST_NAMED
-    title = section.title if more <= 0 else f"{head}{''.join(settings[:MOST_NAMED])} and {more} more settings"
+    """Return a section with its tables and these charts, as the template needs them.
+
+    The evidence is left out where every case has a single trial.
+    """
+    evidence = [line for table in section.tables if table.name == "evidence" for line in table.lines]
+    has_several = any(isinstance(value, tuple) and len(value) > 1 for line in evidence for value in line)
     return {
         "section": section,
-        "title": title,
+        "title": shortened(section.title, LONGEST_TITLE),
         "charts": inline([dated(chart, answer) for chart in charts], f"c{number}", looks),
-        "tables": [grid_of(table) for table in section.tables if table.name != "evidence" or _has_several(table)],
+        "tables": [grid_of(table) for table in section.tables if table.name != "evidence" or has_several],
     }
-
-
-def _has_several(table: Table) -> bool:
-    """Return whether a cell has the figures of several trials."""
-    return any(isinstance(value, tuple) and len(value) > 1 for line in table.lines for value in line)
 
 
 def inline(charts: Sequence[Bars], prefix: str, looks: dict[str, str]) -> "list[tuple[Bars, Markup]]":
@@ -208,17 +203,15 @@ def _trim(element: ET.Element, prefix: str, looks: dict[str, str]) -> None:
 
 
 def rules_of(looks: Mapping[str, str]) -> list[str]:
-    """Return the CSS rule of each class in `looks`."""
-    return [f".{name} {{{_declarations(look)}}}" for look, name in looks.items()]
-
-
-def _declarations(look: str) -> str:
-    """Return a style that matplotlib wrote, with the page's font and colours."""
-    declarations = []
-    for declaration in filter(None, look.split(";")):
-        name, _, value = (part.strip() for part in declaration.partition(":"))
-        if name == "font":
-            value = f"{value.partition('px')[0]}px system-ui, sans-serif"
-        if name != "font-family":
-            declarations.append(f"{name}: {f'var({VARIABLES[value]})' if value in VARIABLES else value}")
-    return "; ".join(declarations)
+    """Return the CSS rule of each class in `looks`: a style of matplotlib with the page's font and colours."""
+    rules = []
+    for look, class_name in looks.items():
+        style = re.sub(r"font: ([^;]*?px)[^;]*", r"font: \1 system-ui, sans-serif", look)
+        style = re.sub(r"font-family:[^;]*;?", "", style)
+        style = re.sub(
+            "#[0-9a-f]{6}",
+            lambda colour: f"var({VARIABLES[colour[0]]})" if colour[0] in VARIABLES else colour[0],
+            style,
+        )
+        rules.append(f".{class_name} {{{style}}}")
+    return rules

@@ -59,14 +59,11 @@ class Sheet:
 
         self.axes.add_patch(Rectangle((x, y), width, height, **{"linewidth": 0, **look}))
 
-    def part(self, left: float, top: float, right: float, bottom: float) -> tuple[float, float, float, float]:
-        """Return a rectangle as matplotlib places axes: left, bottom, width and height, as shares of the figure."""
-        width, height = self.figure.get_size_inches()
-        return left / width, 1 - bottom / height, (right - left) / width, (bottom - top) / height
-
     def plot_axes(self, left: float, top: float, right: float, bottom: float) -> "Axes":
         """Return new axes on this part of the sheet, with horizontal grid lines and no frame."""
-        axes = self.figure.add_axes(self.part(left, top, right, bottom))
+        width, height = self.figure.get_size_inches()
+        shares = left / width, 1 - bottom / height, (right - left) / width, (bottom - top) / height
+        axes = self.figure.add_axes(shares)
         axes.patch.set_visible(False)
         axes.tick_params(which="both", labelsize=SMALL, length=0, labelcolor=setting("axes.edgecolor"))
         axes.grid(axis="y")

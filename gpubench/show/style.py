@@ -1,7 +1,6 @@
 """The style of every chart, in a light and a dark theme; measures, shortens and wraps its texts, and saves it."""
 
 import warnings
-from bisect import bisect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpubench.printed import shortened
 from gpubench.rows.embed import png_parts, svg_description
+from gpubench.show import wrap
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -68,10 +68,6 @@ def style(theme: str) -> Iterator[None]:
         yield
 
 
-LONGEST = 1000
-"""Maximum length of a text in a chart, in characters: a field of a file may have millions."""
-
-
 @lru_cache(maxsize=4096)
 def wide(text: str, size: float, weight: str = "normal") -> float:
     """Return the width of a text, in inches; of a very long one that of its beginning."""
@@ -79,26 +75,18 @@ def wide(text: str, size: float, weight: str = "normal") -> float:
     from matplotlib.textpath import text_to_path
 
     font = FontProperties(family=FONT, size=size, weight=weight)
-    return float(text_to_path.get_text_width_height_descent(text[:LONGEST], font, ismath=False)[0]) / 72
+    return float(text_to_path.get_text_width_height_descent(text[: wrap.LONGEST], font, ismath=False)[0]) / 72
 
 
 def fitted(text: str, inches: float, size: float, weight: str = "normal") -> str:
-    """Return the text, `shortened` if it is wider than `inches`."""
-    more = bisect(range(4, len(text) + 1), inches, key=lambda kept: wide(shortened(text, kept), size, weight))
-    return shortened(text, 3 + more)
+    """Return the text, without its middle if it is wider than `inches`."""
+    return wrap.fitted(text, inches, lambda part: wide(part, size, weight))
 
 
 def wrapped(text: str, inches: float, size: float, most: int, weight: str = "normal") -> list[str]:
-    """Return a text as at most `most` lines of at most `inches`."""
-    lines = [""]
-    for word in shortened(text, LONGEST).split():
-        longer = f"{lines[-1]} {word}".strip()
-        if lines[-1] and wide(longer, size, weight) > inches:
-            lines.append(word)
-        else:
-            lines[-1] = longer
-    lines = [*lines[: most - 1], " ".join(lines[most - 1 :])] if len(lines) > most else lines
-    return [fitted(line, inches, size, weight) for line in lines if line]
+    """Return a text as at most `most` lines of at most `inches`; none for an empty text."""
+    lines = wrap.folded(shortened(text, wrap.LONGEST), inches, most, lambda part: wide(part, size, weight))
+    return lines if text.strip() else []
 
 
 def plain_numbers(axis: "Axis") -> None:
@@ -119,7 +107,6 @@ def save(figure: "Figure", stem: Path, table: bytes, kinds: Sequence[str]) -> li
     about = {
         "png": {"Software": "gpubench", **png_parts(table)},
         "svg": {"Date": None, "Creator": "gpubench", "Description": svg_description(table)},
-        "pdf": {"Creator": "gpubench", "CreationDate": None},
     }
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in kinds]
     for kind, path in zip(kinds, paths, strict=True):

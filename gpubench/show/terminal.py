@@ -1,30 +1,45 @@
 """Results as lines of text for a terminal: one screen of 80 columns, or every section in full. The commands call it."""
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 
 from gpubench.printed import duration, shortened, shown
 from gpubench.show.numbers import filled_columns, interval_text, significant
-from gpubench.show.wrap import WIDTH, cut, fitted, indented, line_width, wrapped
+from gpubench.show.wrap import WIDTH, cut, fitted, folded, indented, line_width, wrapped
 from gpubench.studies.section import Answer, Column, Result, Section, Table
 from gpubench.studies.words import PROJECTED, gain, read_of, sides_of
 
 LINES = 25
 NARROW = 60
 """In fewer characters a table of results would be unreadable."""
-NAME, FROM = 36, 16
-"""Maximum width of a model's name, and minimum width of the column `from`, in characters."""
+NAME, CARD = 36, 12
+"""Maximum width of a model's name, and of a card's name above a column, in characters."""
 FOLDS = 3
 """Maximum lines of a text in a table."""
 MOST = 12
 """Maximum results on the screen."""
 KEYS = 3
 """Maximum number of key columns: the first columns, which identify a line."""
-LONGEST = 34
-"""Width of a text, in characters, in a table that would be too wide."""
+LEAST, LONGEST = 16, 34
+"""Minimum width of the texts of a table that is too wide, and their maximum where it is split, in characters."""
 CHARTS = "Charts: --charts DIR. HTML page: gpubench report FILES."
+
+
+@dataclass(frozen=True)
+class TextColumn:
+    """A column of a table as texts. Figures are at the right side of their column and are never wrapped."""
+
+    name: str
+    texts: Sequence[str]
+    is_figure: bool = False
+
+    @property
+    def width(self) -> int:
+        """Width of its longest text, in characters."""
+        return max(map(cell_len, [self.name, *self.texts]))
 
 
 def screen(answer: Answer, *, in_full: bool = False, width: int | None = None) -> list[str]:
@@ -38,23 +53,19 @@ def screen(answer: Answer, *, in_full: bool = False, width: int | None = None) -
     if len(head) > room:
         head[room - 1 :] = [cut(f"{head[room - 1]} {head[room]}", width)]
     results = answer.comparisons[:MOST]
-    own = [result for result in results if result.own]
-    in_table = own or results
-    figure, unit = (duration, "") if answer.unit == "s" else (significant, answer.unit)
-    by_model = _by_model(in_table, figure, unit, width) if answer.metric in {"seconds", "rate"} else []
-    listed = [result for result in results if result not in in_table] if by_model else results
-    while True:
-        tail = ["", *_tail(answer, [*in_table, *listed] if by_model else listed, width, in_full=in_full)]
-        table = list(_results(listed, answer.gain, answer.unit, width)) if listed else []
-        body = [*by_model, *[""] * bool(by_model and table), *table]
-        if len(head) + 1 + len(body) + len(tail) <= most or (len(listed) == 1 and not by_model):
-            return [*head, *[""] * bool(body), *body, *tail]
-        if listed:
-            listed = listed[:-1]
-        elif by_model:
-            by_model, listed = [], results
-        else:
-            return [*head, *tail]
+    in_table = [result for result in results if result.own] or results
+    by_model = _by_model(in_table, answer, width)
+    others = [result for result in results if result not in in_table]
+    choices = [(by_model, others[:count]) for count in range(len(others), -1, -1)] if by_model else []
+    choices += [([], results[:count]) for count in range(len(results), -1, -1)]
+    lines: list[str] = []
+    for table, listed in choices:  # the first that fits
+        printed = [*in_table, *listed] if table else listed
+        body = [line for block in (table, _results(listed, answer, width)) if block for line in ["", *block]]
+        lines = [*head, *body, "", *_tail(answer, printed, width, in_full=in_full)]
+        if len(lines) <= most:
+            break
+    return lines
 
 
 def everything(answer: Answer, width: int | None = None, *, every_table: bool = True) -> list[str]:
@@ -94,7 +105,7 @@ def table_lines(table: Table, width: int) -> list[str]:
     Where the table is too wide, long texts are wrapped, and then it is split into blocks that repeat the key columns.
     """
     head, notes, marks = [table.name], dict[str, str](), [""] * len(table.lines)
-    columns: list[tuple[Column, list[str]]] = []
+    columns: list[TextColumn] = []
     for at, (column, values, texts) in enumerate(filled_columns(table)):
         texts = list(map(shown, texts))
         if column.detail:
@@ -104,16 +115,17 @@ def table_lines(table: Table, width: int) -> list[str]:
         elif _belongs_in_heading(texts, column, at):
             head.append(f"{column.name} {texts[0]}")
         else:
-            columns.append((column, texts))
+            columns.append(TextColumn(column.name, texts, bool(column.unit)))
             ends = [interval_text(value, column) for value in values]
             if any(ends):
-                columns.append((Column(f"{column.level}%", column.unit or "x"), ends))
+                columns.append(TextColumn(f"{column.level}%", ends, is_figure=True))
     if notes and columns:
-        key, texts = columns[0]
-        columns[0] = key, [f"{text} ({mark})" if mark else text for text, mark in zip(texts, marks, strict=True)]
-    lines = wrapped(", ".join(head), width)
+        key = columns[0]
+        texts = [f"{text} ({mark})" if mark else text for text, mark in zip(key.texts, marks, strict=True)]
+        columns[0] = TextColumn(key.name, texts, key.is_figure)
+    lines = wrapped(", ".join(filter(None, head)), width)
     for block in _blocks(columns, width):
-        lines += block
+        lines += _drawn(block, width)
     return lines + [line for text, mark in notes.items() for line in indented(f"  {mark}: ", text, width)]
 
 
@@ -130,78 +142,81 @@ def _mark(number: int) -> str:
     return letter if number < 26 else _mark(number // 26 - 1) + letter
 
 
-def _blocks(columns: Sequence[tuple[Column, list[str]]], width: int) -> Iterator[list[str]]:
-    """Return the lines of each block; every block fits into `width` and begins with the key columns."""
-    if not columns:
-        return
-    widths = [max(cell_len(column.name), *map(cell_len, texts)) for column, texts in columns]
-    if sum(widths) + 2 * len(widths) > width:
-        widths = [min(wide, LONGEST, max(width - 16, 10)) for wide in widths]
-    keys = list(range(_keys(columns, widths, width)))
-    blocks = [keys]
-    for at in range(len(keys), len(columns)):
-        if blocks[-1] == keys or sum(widths[other] + 2 for other in [*blocks[-1], at]) - 1 <= width:
-            blocks[-1] = [*blocks[-1], at]
+def _blocks(columns: Sequence[TextColumn], width: int) -> list[Sequence[TextColumn]]:
+    """Return the columns in as few blocks as fit into `width`; every block begins with the key columns."""
+    if not columns or _total(_widths(columns, width)) <= width:
+        return [columns] if columns else []
+    widths = [column.width if column.is_figure else min(column.width, _longest(width)) for column in columns]
+    keys = _keys(columns, widths, width)
+    blocks = [list(range(keys))]
+    for at in range(keys, len(columns)):
+        if len(blocks[-1]) == keys or _total([widths[other] for other in [*blocks[-1], at]]) <= width:
+            blocks[-1].append(at)
         else:
-            blocks.append([*keys, at])
-    for block in blocks:
-        right = [bool(columns[at][0].unit) for at in block]
-        heads, texts = [columns[at][0].name for at in block], [columns[at][1] for at in block]
-        lines = [heads, *zip(*texts, strict=True)]
-        yield [part for line in lines for part in _folded(line, [widths[at] for at in block], right, width)]
+            blocks.append([*range(keys), at])
+    return [[columns[at] for at in block] for block in blocks]
 
 
-def _keys(columns: Sequence[tuple[Column, list[str]]], widths: Sequence[int], width: int) -> int:
-    """Return the number of key columns: texts that identify each line, in at most 2/3 of the width. At least 1."""
-    for count in range(1, KEYS + 1):
-        chosen = columns[:count]
-        if any(column.unit for column, _ in chosen) or sum(widths[:count]) + 2 * count > width * 2 // 3:
-            return max(1, count - 1)
-        if len(set(zip(*(texts for _, texts in chosen), strict=True))) == len(chosen[0][1]):
-            return count
-    return KEYS
+def _keys(columns: Sequence[TextColumn], widths: Sequence[int], width: int) -> int:
+    """Return the number of key columns: the first texts, in at most 2/3 of the width. At least 1."""
+    keys = 1
+    while (
+        keys < min(KEYS, len(columns)) and not columns[keys].is_figure and _total(widths[: keys + 1]) <= width * 2 // 3
+    ):
+        keys += 1
+    return keys
 
 
-def _folded(texts: Sequence[str], widths: Sequence[int], right: Sequence[bool], width: int) -> Iterator[str]:
-    """Return a line of a table; cells that are too long for their column continue on further lines."""
-    cells = [[text] if cell_len(text) <= wide else folded(text, wide) for text, wide in zip(texts, widths, strict=True)]
-    for at in range(max(map(len, cells))):
-        parts = [
-            _padded(cell[at] if at < len(cell) else "", wide, right=to_right)
-            for cell, wide, to_right in zip(cells, widths, right, strict=True)
+def _longest(width: int) -> int:
+    """Return the maximum width of a text in a table that is split."""
+    return min(LONGEST, max(width - 16, 10))
+
+
+def _total(widths: Sequence[int]) -> int:
+    """Return the width of a line of columns: one space before the first, two between columns."""
+    return sum(widths) + 2 * len(widths) - 1
+
+
+def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
+    """Return the width of each column. Where they are too wide, texts get narrower, the last first, the key least."""
+    widths = [min(column.width, width) for column in columns]
+    least = [_longest(width), *[LEAST] * (len(columns) - 1)]
+    while _total(widths) > width:
+        texts = [at for at, column in enumerate(columns) if not column.is_figure and widths[at] > least[at]]
+        if not texts:
+            break
+        widths[texts[-1]] -= 1
+    return widths
+
+
+def _drawn(columns: Sequence[TextColumn], width: int) -> Iterator[str]:
+    """Return the lines of a table; texts that are too long for their column continue on further lines."""
+    widths = _widths(columns, width)
+    for line in zip(*([column.name, *column.texts] for column in columns), strict=True):
+        cells = [
+            [text] if cell_len(text) <= wide else folded(text, wide, FOLDS)
+            for text, wide in zip(line, widths, strict=True)
         ]
-        yield cut(" " + "  ".join(parts).rstrip(), width)
+        for at in range(max(map(len, cells))):
+            texts = [cell[at] if at < len(cell) else "" for cell in cells]
+            gaps = [" " * (wide - cell_len(text)) for text, wide in zip(texts, widths, strict=True)]
+            parts = [
+                gap + text if column.is_figure else text + gap
+                for text, gap, column in zip(texts, gaps, columns, strict=True)
+            ]
+            yield cut(" " + "  ".join(parts).rstrip(), width)
 
 
-def folded(text: str, width: int) -> list[str]:
-    """Return a text as at most FOLDS lines of `width` characters; of a longer text the middle is left out."""
-    lines = wrapped(" ".join(fitted(word, width) for word in text.split()), width)
-    return lines if len(lines) <= FOLDS else [*lines[: FOLDS - 1], fitted(" ".join(lines[FOLDS - 1 :]), width)]
-
-
-def _results(results: Sequence[Result], gain: str, unit: str, width: int) -> Iterator[str]:
-    """Return the table of results, headed `gain` unless a result has a figure that is not a gain.
-
-    In a narrow terminal they are sentences.
-    """
-    if width < NARROW:
-        yield from _items([result.sentence for result in results], width)
-        return
+def _results(results: Sequence[Result], answer: Answer, width: int) -> list[str]:
+    """Return the table of results; in a narrow terminal they are sentences."""
+    if not results or width < NARROW:
+        return list(_items([result.sentence for result in results], width))
     figures = [bool(result.figure) for result in results]
-    time = "time" if unit == "s" else unit
-    head = ("" if all(figures) else "value" if any(figures) else gain, "95%", time, "what", "from")
-    cells = [_line(result, unit) for result in results]
-    widths = [max(cell_len(line[at]) for line in [head, *cells]) for at in range(len(head))]
-    # The columns `what` and `from` share the width that the others leave.
-    room = width - 1 - sum(wide + 2 for wide in widths[:3] if wide) - 2
-    widths[4] = min(widths[4], max(FROM, room - widths[3]))
-    widths[3] = min(widths[3], room - widths[4])
-    used = [at for at in range(len(head)) if any(line[at] for line in cells)]
-    for line, result in zip([head, *cells], [None, *results], strict=True):
-        texts = list(line)
-        if result and cell_len(texts[4]) > widths[4]:
-            texts[4] = shown(_from(result, on=""))
-        yield from _folded([texts[at] for at in used], [widths[at] for at in used], [at == 0 for at in used], width)
+    value = "" if all(figures) else "value" if any(figures) else answer.gain
+    heads = (value, "95%", "time" if answer.unit == "s" else answer.unit, "what", "from")
+    cells = zip(*(_line(result, answer.unit) for result in results), strict=True)
+    columns = [TextColumn(head, texts, head == value) for head, texts in zip(heads, cells, strict=True) if any(texts)]
+    return list(_drawn(columns, width))
 
 
 def _line(result: Result, unit: str) -> tuple[str, str, str, str, str]:
@@ -210,12 +225,6 @@ def _line(result: Result, unit: str) -> tuple[str, str, str, str, str]:
     doubt = "?" if result.interval and not result.decided else ""
     signs = f"{doubt}{'*' * bool(result.caveats)}"
     return f"{value}{signs}", interval or verdict.removesuffix("*"), sides_of(result, unit), what, origin
-
-
-def _padded(text: str, width: int, *, right: bool) -> str:
-    """Return the text with spaces up to `width` characters, aligned left or right."""
-    gap = " " * (width - cell_len(text))
-    return gap + text if right else text + gap
 
 
 def cells_of(result: Result) -> tuple[str, str, str, str, str]:
@@ -227,14 +236,9 @@ def cells_of(result: Result) -> tuple[str, str, str, str, str]:
         interval,
         f"{'undecided' if result.sure else result.verdict}{'*' * bool(result.caveats)}",
         result.what + place,
-        _from(result, result.on),
+        ", ".join(part for part in (result.origin, *result.settings, result.on) if part),
     )
     return tuple(shown(text) for text in line)  # type: ignore[return-value]
-
-
-def _from(result: Result, on: str) -> str:
-    """Return the origin of a result, its settings and its models."""
-    return ", ".join(part for part in (result.origin, *result.settings, on) if part)
 
 
 def legend(results: Sequence[Result]) -> list[str]:
@@ -247,70 +251,66 @@ def legend(results: Sequence[Result]) -> list[str]:
     return [explanation for explanation, is_there in signs.items() if is_there]
 
 
-def _by_model(results: Sequence[Result], figure: Callable[[float], str], unit: str, width: int) -> list[str]:
+def _by_model(results: Sequence[Result], answer: Answer, width: int) -> list[str]:
     """Return a table with a line per model and both sides' figures; empty where the results do not fit such a table.
 
     They fit if they are of one suite and compare one pair of cards in at most two precisions, or the precisions of one
-    card. Other results of the same cards become sentences below the table. `unit`: of the figures.
+    card. Other results of the same cards become sentences below the table.
     """
-    columns = [result for result in results if result.kind == "card"]
-    columns = columns or [result for result in results if result.kind == "precision"]
-    columns.sort(key=lambda result: result.precision != "fp32")
-    others = sorted((result for result in results if result not in columns), key=lambda result: result.kind != "buyer")
-    pairs = {(result.what if result.kind == "card" else result.where, result.settings) for result in columns}
-    is_alike = len(pairs) == 1 and len(columns) <= 2 and len({result.suite for result in results}) == 1
-    parts_by_model = [{part.model: part for part in result.parts} for result in columns]
-    has_models = all(len(parts) == len(r.parts) > 0 for parts, r in zip(parts_by_model, columns, strict=True))
-    are_figures = not any(result.figure for result in columns)
-    if not (is_alike and has_models and are_figures and all(r.kind in {"precision", "buyer"} for r in others)):
+    compared = [result for result in results if result.kind == "card"]
+    compared = compared or [result for result in results if result.kind == "precision"]
+    compared.sort(key=lambda result: result.precision != "fp32")
+    others = sorted((result for result in results if result not in compared), key=lambda result: result.kind != "buyer")
+    pairs = {(result.what if result.kind == "card" else result.where, result.settings) for result in compared}
+    parts_by_model = [{part.model: part for part in result.parts} for result in compared]
+    fits = (
+        answer.metric in {"seconds", "rate"}
+        and len(pairs) == 1
+        and len(compared) <= 2
+        and len({result.suite for result in results}) == 1
+        and all(len(parts) == len(r.parts) > 0 for parts, r in zip(parts_by_model, compared, strict=True))
+        and not any(result.figure for result in compared)
+        and all(result.kind in {"precision", "buyer"} for result in others)
+    )
+    if not fits:
         return []
-    head = ["", *(text for r in columns for text in (_short(r.baseline), _short(r.subject), "speedup"))]
-    lines = []
-    for model in dict.fromkeys(name for parts in parts_by_model for name in parts):
-        line = [shortened(model, NAME)]
-        for part in (parts.get(model) for parts in parts_by_model):
-            line += [figure(part.baseline), figure(part.subject), gain(part.value)] if part else ["", "", ""]
-        lines.append(line)
-    values = [_line(result, unit)[0] for result in columns]
-    if len(lines) > 1:
-        lines.append(["mean", *(text for value in values for text in ("", "", value))])
-    else:
-        lines[0][3::3] = values
-    widths = [max(cell_len(line[at]) for line in [head, *lines]) for at in range(len(head))]
-    widths[0] = max(widths[0], len(unit))
-    drawn = [
-        " " + "  ".join(_padded(text, widths[at], right=at > 0) for at, text in enumerate(line))
-        for line in [head, *lines]
-    ]
-    over = f" {unit:<{widths[0]}}"
-    for at, result in enumerate(columns):
-        three = sum(widths[1 + 3 * at : 4 + 3 * at]) + 4
-        over += "  " + shortened(result.precision or result.place, three).center(three)
-    below = [line for text in [*_remarks(columns), *map(_briefly, others)] for line in wrapped(text, width)]
-    drawn = [line.rstrip() for line in [over, *drawn, *([""] if below else []), *below]]
-    return drawn if max(map(cell_len, drawn)) <= width else []
+    models = list(dict.fromkeys(model for parts in parts_by_model for model in parts))
+    figure, unit = (duration, "") if answer.unit == "s" else (significant, answer.unit)
+    summary = ["mean"] if len(models) > 1 else []
+    blank = [""] * len(summary)
+    columns = [TextColumn("", [*(shortened(model, NAME) for model in models), *summary])]
+    for result, parts in zip(compared, parts_by_model, strict=True):
+        known = [parts.get(model) for model in models]
+        ratios = [gain(part.value) if part else "" for part in known] if summary else []
+        columns += [
+            TextColumn(_short(result.baseline), [*(figure(p.baseline) if p else "" for p in known), *blank], True),
+            TextColumn(_short(result.subject), [*(figure(p.subject) if p else "" for p in known), *blank], True),
+            TextColumn("speedup", [*ratios, _line(result, answer.unit)[0]], True),
+        ]
+    widths = _widths(columns, width)
+    if _total(widths) > width:
+        return []
+    head = f" {unit:<{widths[0]}}"
+    for number, result in enumerate(compared):
+        room = _total(widths[3 * number + 1 : 3 * number + 4]) - 1
+        head += "  " + shortened(result.precision or result.place, room).center(room)
+    details = [(r, ", ".join([*_details(r), *r.caveats])) for r in compared]
+    texts = [f"{'* ' * bool(r.caveats)}{r.precision or r.what}: {detail}." for r, detail in details if detail]
+    texts += [f"{r.said} ({', '.join([r.on, *_details(r)])}){'*' * bool(r.caveats)}." for r in others]
+    below = [line for text in texts for line in wrapped(text, width)]
+    return [head.rstrip(), *_drawn(columns, width), *([""] if below else []), *below]
 
 
-def _remarks(columns: Sequence[Result]) -> Iterator[str]:
-    """Return the interval, verdict, differences and caveats of each column that has one."""
-    for result in columns:
-        texts = [f"95% {gain(result.interval[0])} to {gain(result.interval[1])}"] if result.interval else []
-        texts += [result.verdict] if result.verdict != "one run" else []
-        texts += [*result.differences, *[PROJECTED] * result.projected, *result.caveats]
-        if texts:
-            yield f"{'* ' * bool(result.caveats)}{result.precision or result.what}: {', '.join(texts)}."
-
-
-def _briefly(result: Result) -> str:
-    """Return a result as a sentence with its models, and a star for its caveats."""
-    about = ", ".join([result.on, *result.differences, *([PROJECTED] if result.projected else [])])
-    interval = f", 95%: {gain(result.interval[0])} to {gain(result.interval[1])}" if result.interval else ""
-    return f"{result.said} ({about}{interval}){'*' * bool(result.caveats)}."
+def _details(result: Result) -> list[str]:
+    """Return the interval, the verdict and the differences of a result, where it has them."""
+    texts = [f"95% {gain(result.interval[0])} to {gain(result.interval[1])}"] if result.interval else []
+    texts += [result.verdict] if result.verdict != "one run" else []
+    return [*texts, *result.differences, *[PROJECTED] * result.projected]
 
 
 def _short(card: str) -> str:
     """Return a card's name for the head of a column."""
-    return fitted(card.removeprefix("RTX ").removeprefix("GTX "), 12)
+    return fitted(card.removeprefix("RTX ").removeprefix("GTX "), CARD)
 
 
 def _tail(answer: Answer, results: Sequence[Result], width: int, *, in_full: bool) -> Iterator[str]:

@@ -3,18 +3,20 @@
 import json
 import math
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from gpubench.rows.read import shown
 from gpubench.rows.spreadsheet import csv_text
 from gpubench.show.numbers import filled_columns, interval_text
 from gpubench.show.terminal import cells_of, legend
-from gpubench.studies.section import Answer, Estimate, Result, Section, Table, flat
+from gpubench.studies.section import Answer, Section, Table, flat
 from gpubench.studies.words import read_of
 
 JSON_VERSION = 2
 """Version of the JSON: raised when a field is removed or changes its meaning. docs/comparing.md describes it."""
+HIDDEN = {"charts", "cases", "note", "detail", "places"}
+"""Fields that are not in the JSON: pictures, numbers of cases, and how a terminal shows a column."""
 JSON_FACTS = ("metric", "unit", "gain", "rule", "files", "rows", "about", "failed", "stopped", "missed")
 
 
@@ -29,7 +31,7 @@ def as_json(answer: Answer) -> str:
         "version": JSON_VERSION,
         "headline": answer.headline,
         **{name: getattr(answer, name) for name in JSON_FACTS},
-        "results": [_result(result) for result in answer.results],
+        "results": [_plain(result) | {"sentence": result.sentence, "where": result.where} for result in answer.results],
         "sections": [_section(section) for section in answer.sections],
         "left_out": answer.left_out,
         "problems": answer.problems,
@@ -37,41 +39,17 @@ def as_json(answer: Answer) -> str:
     return json.dumps(whole, indent=1, allow_nan=False) + "\n"
 
 
-def _result(result: Result) -> dict[str, Any]:
-    """Return a result with its models, as JSON has it."""
-    hidden = {"charts", "cases", "parts"}
-    facts = {field.name: _plain(getattr(result, field.name)) for field in fields(result) if field.name not in hidden}
-    parts = [{name: _plain(value) for name, value in vars(part).items()} for part in result.parts]
-    return facts | {"sentence": result.sentence, "where": result.where, "parts": parts}
-
-
 def _section(section: Section) -> dict[str, Any]:
-    """Return a section, as JSON has it."""
-    return {
-        **{name: getattr(section, name) for name in ("study", "suite", "title", "notes", "recipe", "left_out")},
-        "results": [result.sentence for result in section.results],
-        "tables": [_table(table) for table in section.tables],
-        "charts": [{"name": chart.name, "title": chart.title} for chart in section.charts],
-    }
-
-
-def _table(table: Table) -> dict[str, Any]:
-    """Return a table with its columns and lines, as JSON has it."""
-    columns = [
-        {"name": c.name, "unit": c.unit, "better": c.better, **({"level": c.level} if c.level != 95 else {})}
-        for c in table.columns
-    ]
-    return {
-        "name": table.name,
-        "columns": columns,
-        "lines": [[_plain(value) for value in line] for line in table.lines],
-    }
+    """Return a section, as JSON has it: its results are sentences, its charts have only their names and titles."""
+    sentences = [result.sentence for result in section.results]
+    charts = [{"name": chart.name, "title": chart.title} for chart in section.charts]
+    return {**_plain(replace(section, results=())), "results": sentences, "charts": charts}
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that JSON has: NaN and infinity become null, an estimate becomes an object."""
-    if isinstance(value, Estimate):
-        return {"value": _plain(value.value), "low": _plain(value.low), "high": _plain(value.high)}
+    """Return a value that JSON has: a data class becomes an object, NaN and infinity become null."""
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value) if field.name not in HIDDEN}
     if isinstance(value, float):
         return None if not math.isfinite(value) else int(value) if value.is_integer() and abs(value) < 1e15 else value
     if isinstance(value, tuple | list):

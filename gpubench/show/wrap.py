@@ -1,7 +1,11 @@
-"""Wraps and shortens texts to the width of the terminal. `terminal`, `network` and the commands call it."""
+"""Wraps and shortens texts to the width of a terminal, or with another measure to that of a chart.
+
+`terminal`, `network`, `style` and the commands call it.
+"""
 
 import shutil
-from collections.abc import Iterator
+from bisect import bisect
+from collections.abc import Callable, Iterator
 
 from rich.cells import cell_len
 
@@ -9,6 +13,10 @@ from gpubench.printed import shortened, shown
 
 WIDTH = 79
 """Maximum characters of a line."""
+LONGEST = 1000
+"""Maximum length of a name, in characters: a field of a file may have millions."""
+Measure = Callable[[str], float]
+"""Returns the width of a text."""
 
 
 def line_width() -> int:
@@ -19,14 +27,26 @@ def line_width() -> int:
 def wrapped(text: str, width: int | None = None) -> list[str]:
     """Return a text as lines of at most `width` characters, broken at words, without control characters."""
     width = width or line_width()
-    lines, line = [], ""
-    for word in shown(text).split():
-        if line and cell_len(line) + 1 + cell_len(word) > width:
-            lines.append(line)
-            line = word
+    return [cut(line, width) for line in _broken(text, width, cell_len)]
+
+
+def _broken(text: str, width: float, measure: Measure) -> list[str]:
+    """Return a text as lines that are broken at words; a word that is wider than `width` has its own line."""
+    first, *words = shown(text).split() or [""]
+    lines = [first]
+    for word in words:
+        longer = f"{lines[-1]} {word}"
+        if measure(longer) > width:
+            lines.append(word)
         else:
-            line = f"{line} {word}" if line else word
-    return [cut(line, width) for line in [*lines, line]]
+            lines[-1] = longer
+    return lines
+
+
+def folded(text: str, width: float, most: int, measure: Measure = cell_len) -> list[str]:
+    """Return a text as at most `most` lines of at most `width`; too long words and texts lose their middle."""
+    lines = _broken(" ".join(fitted(word, width, measure) for word in text.split()), width, measure)
+    return lines if len(lines) <= most else [*lines[: most - 1], fitted(" ".join(lines[most - 1 :]), width, measure)]
 
 
 def indented(head: str, text: str, width: int | None = None) -> Iterator[str]:
@@ -36,12 +56,10 @@ def indented(head: str, text: str, width: int | None = None) -> Iterator[str]:
     yield from (" " * len(head) + line for line in more)
 
 
-def fitted(text: str, width: int) -> str:
-    """Return a name in at most `width` columns: without control characters, and if too long without its middle."""
-    characters = width
-    while cell_len(fit := shortened(text, characters)) > width:  # wide letters
-        characters -= 1
-    return fit
+def fitted(text: str, width: float, measure: Measure = cell_len) -> str:
+    """Return a name in at most `width`: without control characters, and if too long without its middle."""
+    lengths = range(4, min(len(text), LONGEST) + 1)
+    return shortened(text, 3 + bisect(lengths, width, key=lambda kept: measure(shortened(text, kept))))
 
 
 def cut(text: str, width: int) -> str:

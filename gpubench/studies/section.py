@@ -61,6 +61,12 @@ class Table:
     columns: tuple[Column, ...]
     lines: tuple[tuple[Value, ...], ...]
 
+    @classmethod
+    def of(cls, name: str, lines: Sequence[Sequence[tuple[Column, Value]]]) -> "Table":
+        """Return a table of lines with the same columns, each a value with its column."""
+        columns = tuple(column for column, _ in lines[0]) if lines else ()
+        return cls(name, columns, tuple(tuple(value for _, value in line) for line in lines))
+
     def to_frame(self) -> "pd.DataFrame":
         """Return a data frame; a column of estimates becomes three: the value, `... low` and `... high`."""
         return _numeric_frame(*flat(self))

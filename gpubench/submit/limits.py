@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from importlib import resources
 
 from gpubench.rows.column import DIGITS
 from gpubench.rows.params import params_of
@@ -17,34 +18,9 @@ from gpubench.suite.precisions import FLOAT32, PRECISIONS
 from gpubench.suite.suite import Suite
 
 RELEASED = frozenset(
-    {
-        # 0.1.0, as published
-        "b00f22841c3d55cc9eb11a9bd8b57a3f11fe0960511f820c2dcffcbfa67ceff7",
-        "e02cb8564f9fc245bd0f27d8332feefdc5bc63d3055ee93627109cb48403f952",
-        "555071f2d81fb221c27de1133e7136ddef9a2b52141a1ff422e204a932377746",
-        "961ce892ff60d67e3065d06ef5cf7fb0a1bd5a0bc334a7e4f6608c3c280101db",
-        "239f356a93caeb3165d0a2215f05239b5b309d6afe1edc290c5c1804a5dc054a",
-        "45ea8100b5f999ab48a1029892f8d98b52551b6db31a1441f249f4305ad83cd6",
-        "5e72919e15bfd2ee6237933c394a3f5f2a2ba2e138ccd9e3f1bbbd72e7a0cf4f",
-        # 0.2.0
-        "fa24603cd8c5c8ca261f939f56a6e0bf3271980fdbaf7956bb358144ff63481c",
-        "2de22bdca6900fd3c0e72611d175b72b2d5eec58ce5492579458285e14c54f06",
-        "df835c6a62edc7d2790887a83c84eff924c0f2216b316182fdc592dea6c94a7f",
-        "ee7e6bba53e562851ff69ff76d6c9ed1c40cf17c80986fe311191848f3c295af",
-        "1d7881ea6655e2f5ead4b45fd8a3e4fa547365f7e273cd2f473c00840d10a44e",
-        "0c15eb0e15ca73649ee1726ac878c2f2d1e78a238b7e305ae1d7c412b2986895",
-        "f7854364fb0046b11b6f9d793043564216fd308a3cc67d939a5e68bde4ac077f",
-        # between 0.2.0 and 0.3.0, as published
-        "25411dfa8cf6b520e95b4effaadcfcefe1fa8e340b56f9b4edd3320850e1a926",
-        "8383fe26581944ec96ce42b1a276f56a7fbb573f68ca63bf51ec323274b4604f",
-        "b5a72d5da69eb9144df4755985c2554cf62bee94ae71dba6bb7267d9bfe664ac",
-        "c3b334c24b890f7d0f2880c1fe23853ace478c186530ef6d1eb59f6607371d43",
-        "e2a7e1b0c6a1abf78908100dca00047030c78c29133b61076e25041fe97d9fea",
-        "175c8fc08e9d7932c2c65a3c7eabf5a6992adf55ca3f6526c5a0c670dc17bb3d",
-        "1cf4451773ea7640564437f8f59c7aff587f3463a35521d951dbcefe47271c5f",
-    }
+    re.findall(r"^[0-9a-f]{64}$", (resources.files("gpubench.submit") / "released_suites.txt").read_text(), re.M)
 )
-"""Digests of the built-in suites of earlier releases. A release adds those of the release before."""
+"""Digests of the built-in suites of earlier releases."""
 FIRST_RUN = datetime(2026, 11, 20, tzinfo=UTC)
 """Date of the first row that gpubench wrote."""
 CLOCK_ERROR = timedelta(days=1)
@@ -233,22 +209,20 @@ def _check_precision(row: SubmittedRow) -> Iterator[Problem]:
         yield row.problem("precision_error", f"the proof has {shown_cell(probe)}")
     elif not low <= min(error, *errors) <= error <= high:
         yield row.problem("precision", f"the proof's errors, up to {shown_cell(error)}, are of another precision")
+    parts = {part.partition(" ")[0]: part for part in proof.split("; ")}
+    operands, weights = parts.get("operands", ""), parts.get("weights", "")
     wanted = precision.autocast or precision.weights
     seen: Counter[tuple[str, bool]] = Counter()
-    for family, dtype, count in re.findall(r"(\w+) (b?float\d+) x(\d+)", _part(proof, "operands")):
+    for family, dtype, count in re.findall(r"(\w+) (b?float\d+) x(\d+)", operands):
         seen[family, dtype == wanted] += int(count)
+    others = 0 if wanted == FLOAT32 else 1
     families = {family for family, _ in seen}
-    enough = [seen[family, True] > (0 if wanted == FLOAT32 else seen[family, False]) for family in families]
-    if not families or not all(enough) or (wanted == FLOAT32 and any(seen[family, False] for family in families)):
-        yield row.problem("precision", f"the proof has `{shown_cell(_part(proof, 'operands') or proof)}`")
-    narrow = set(re.findall(r"matmul (float8_\w+|int8) x[1-9]", _part(proof, "operands")))
-    if bool(narrow) != bool(precision.linears) or not narrow <= set(precision.linears):
-        yield row.problem("precision", f"the proof has `{shown_cell(_part(proof, 'operands') or proof)}`")
-    weights = re.findall(r"model (b?float\d+) x", _part(proof, "weights"))
-    if set(weights or [FLOAT32]) != {precision.weights}:
-        yield row.problem("precision", f"the proof has `{shown_cell(_part(proof, 'weights') or proof)}`")
-
-
-def _part(proof: str, name: str) -> str:
-    """Return the part of a proof that begins with this word; empty if there is none."""
-    return next((part for part in proof.split("; ") if part.startswith(name)), "")
+    enough = [seen[family, True] > others * seen[family, False] for family in families]
+    narrow = set(re.findall(r"matmul (float8_\w+|int8) x[1-9]", operands))
+    right_operands = families and all(enough) and (others or not any(seen[family, False] for family in families))
+    right_linears = bool(narrow) == bool(precision.linears) and narrow <= set(precision.linears)
+    if not (right_operands and right_linears):
+        yield row.problem("precision", f"the proof has `{shown_cell(operands or proof)}`")
+    dtypes = re.findall(r"model (b?float\d+) x", weights)
+    if set(dtypes or [FLOAT32]) != {precision.weights}:
+        yield row.problem("precision", f"the proof has `{shown_cell(weights or proof)}`")

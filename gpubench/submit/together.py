@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gpubench.rows import alike
 from gpubench.submit.submitted import Problem, SubmittedRow
-from gpubench.suite.trial import Lap
 
 ASKED = ("session", "suite", "model", "precision", "processes", "device_hash")
 """Columns of a case that are known even if a trial failed before its batch was chosen."""
@@ -25,7 +24,9 @@ def problems(rows: Sequence[SubmittedRow], published: Sequence[SubmittedRow] = (
     """Return the problems of rows in comparison with each other and with `published` rows."""
     measured = [row for row in rows if not row.published]
     yield from _missing_trials(measured)
-    yield from _twice(measured)
+    for trials in _by((row for row in measured if row.trained), (*alike.SUBMITTED, "trial")).values():
+        for row in trials[1:]:
+            yield row.problem("trial", f"{_where(trials[0], row)} is the same trial of the same case")
     yield from _copies(rows, published)
 
 
@@ -64,20 +65,14 @@ def _missing_trials(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
                 yield row.problem("trial", f"its seed does not match that of line {first.place.line}, the same case")
 
 
-def _twice(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
-    """Return trials that occur twice."""
-    for group in _by((row for row in rows if row.trained), (*alike.SUBMITTED, "trial")).values():
-        for row in group[1:]:
-            yield row.problem("trial", f"{_where(group[0], row)} is the same trial of the same case")
-
-
 def _copies(rows: Sequence[SubmittedRow], published: Sequence[SubmittedRow]) -> Iterator[Problem]:
     """Return rows with the laps or the figures of another row."""
     submitted = {id(row): at for at, row in enumerate(rows)}
     every = [row for row in [*published, *rows] if row.trained]
     copied: set[int] = set()
-    pairs = [*_same_laps(every), *_same_figures(every)]
-    for original, row, how in sorted(pairs, key=lambda pair: id(pair[0]) in submitted):  # published originals first
+    for original, row, how in sorted(
+        _equal(every), key=lambda pair: id(pair[0]) in submitted
+    ):  # published originals first
         if id(row) not in submitted or id(row) in copied or _is_itself(original, row):
             continue
         copied.add(id(row))
@@ -85,20 +80,16 @@ def _copies(rows: Sequence[SubmittedRow], published: Sequence[SubmittedRow]) -> 
         yield row.problem(column, f"{_where(original, row)} has the same {how}: one is a copy")
 
 
-def _same_laps(rows: Sequence[SubmittedRow]) -> Iterator[tuple[SubmittedRow, SubmittedRow, str]]:
-    """Return pairs of an earlier and a later row whose laps are equal."""
-    first: dict[tuple[Lap, ...], SubmittedRow] = {}
+def _equal(rows: Sequence[SubmittedRow]) -> Iterator[tuple[SubmittedRow, SubmittedRow, str]]:
+    """Return pairs of an earlier and a later row whose laps, or all of whose figures, are equal."""
+    first: dict[Shape, SubmittedRow] = {}
     for row in rows:
-        if row.laps and first.setdefault(row.laps, row) is not row:
-            yield first[row.laps], row, "laps"
-
-
-def _same_figures(rows: Sequence[SubmittedRow]) -> Iterator[tuple[SubmittedRow, SubmittedRow, str]]:
-    """Return pairs of an earlier and a later row whose figures are equal."""
-    for group in _by(rows, FIGURES).values():
-        if sum(group[0].known(name) for name in FIGURES) >= FEWEST_FIGURES:
-            for row in group[1:]:
-                yield group[0], row, "figures"
+        laps = row.laps or ()
+        figures = tuple(row.cells[name] for name in FIGURES) if sum(map(row.known, FIGURES)) >= FEWEST_FIGURES else ()
+        for how, values in (("laps", laps), ("figures", tuple(map(str, figures)))):
+            original = first.setdefault((how, values), row)
+            if values and original is not row:
+                yield original, row, how
 
 
 def _is_itself(original: SubmittedRow, row: SubmittedRow) -> bool:

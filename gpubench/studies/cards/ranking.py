@@ -115,7 +115,7 @@ def table(ranking: Ranking, lines: Sequence[RankedCard]) -> Table:
     first, *others = ranking.classes[:1] if priced else ranking.classes  # a second class and prices are too wide
     columns = [Column("card"), Column(first, "ratio", "higher", level=90)]
     columns += [Column(kind, "ratio", "higher") for kind in others]
-    columns += [Column("src"), Column("GB", "GB", places=0), Column("W", "W", places=0)]
+    columns += [Column("src"), Column("GiB", "GiB", places=0), Column("W", "W", places=0)]
     columns += [Column("$/h", "dollars", places=2), Column("per $", "ratio", "higher")] if priced else []
     rows = []
     for line in lines:

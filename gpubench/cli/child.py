@@ -1,0 +1,36 @@
+"""Runs a task on one case of a suite in a child process, which may import torch.
+
+`show`, `fits` and `selftest` call it.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from gpubench.errors import UserError
+
+if TYPE_CHECKING:
+    from gpubench.hardware.environment import Device
+    from gpubench.runner.options import Options
+    from gpubench.suite.files import LoadedSuite
+    from gpubench.suite.trial import Case
+
+
+def case_of(loaded: "LoadedSuite", options: "Options", device: "Device") -> "Case":
+    """Return the first case of these options, on synthetic data and with random weights. Raises UserError."""
+    from gpubench.runner.cases import cases_of, recipes_of
+
+    data = {loaded.name: "synthetic" if loaded.suite.data else ""}
+    weights = {(loaded.name, model): "random" for model in loaded.suite.models if loaded.suite.weights}
+    return cases_of(recipes_of(options, [loaded]), options, [device], data, weights)[0]
+
+
+def result_of(task: str, case: "Case", key: str, time_limit_seconds: float, **more: Any) -> Any:
+    """Return the value of `key` in the task's answer; `more` is passed to the task. Raises UserError if it fails."""
+    from gpubench.runner.process import run_child
+    from gpubench.suite.trial import Trial, trial_to_json
+
+    trial = trial_to_json(Trial(case, index=0, seed=0))
+    outcome = run_child({"task": task, "trial": trial, **more}, time_limit_seconds=time_limit_seconds)
+    answer = outcome.answer or {"reason": outcome.reason}
+    if key not in answer:
+        raise UserError(f"{case.suite} {case.model}: {answer['reason']}")
+    return answer[key]
