@@ -1,4 +1,4 @@
-"""For one of several processes that train together: joining the group, and what a suite calls in it."""
+"""Joins the processes that train together, and has the functions that suites call in such a process."""
 
 import contextlib
 import os
@@ -20,8 +20,6 @@ from gpubench.hardware.interconnect import NCCL_LOG, NCCL_SETTINGS, interconnect
 from gpubench.suite.trial import Trial
 from gpubench.training.clock.timer import Peers
 from gpubench.training.device import bus_address
-
-# What a suite uses
 
 
 def distributed(model: torch.nn.Module, trial: Trial, **options: Any) -> torch.nn.Module:
@@ -73,9 +71,6 @@ def stay_on_loopback() -> None:
     interface = interface_of("127.0.0.1")
     if interface:
         os.environ.update(GLOO_SOCKET_IFNAME=interface, NCCL_SOCKET_IFNAME=interface)
-
-
-# What the worker uses
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,9 @@ class Clock:
         report: called with the progress a few times per second.
         watch: yields the context of each untimed step that checks the operands.
         settled: returns whether the card's clock and temperature are constant; the warm-up lasts at least until then.
-        peers: the processes that train together. At every lap boundary they exchange their laps: samples of
-            all over the time of the slowest. So all take the same decisions, and stop at the same step.
-        memory: measures the device's memory; the clock calls it between the parts of the training.
+        peers: the processes that train together. At the end of every lap they exchange their numbers: the lap has
+            the samples of all, and the time of the slowest. So all decide alike, and stop at the same step.
+        memory: measures the device's memory; called between the parts of the training.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Clock:
         self._run.planned, self._run.stages = n, tuple(sorted({0, *stages}))
         epoch: int | None = len(self._run.epochs)  # earlier ones ran in an earlier process
         while epoch is not None and epoch < n:
-            self.begin_epoch(epoch)
+            self.begin_epoch(epoch, n)
             try:
                 yield epoch
             except GeneratorExit:  # the suite left its loop, for example because a goal was reached
@@ -133,9 +133,10 @@ class Clock:
             self.end_epoch()
             epoch = self._run.following(self._sampling)
 
-    def begin_epoch(self, epoch: int) -> None:
-        """Start epoch number `epoch`; for training loops of other libraries (fastai)."""
+    def begin_epoch(self, epoch: int, planned: int) -> None:
+        """Start epoch number `epoch` of `planned`; for training loops of other libraries (fastai)."""
         self.end_epoch()
+        self._run.planned = planned
         self._run.epoch = epoch
         self._run.epoch_phases = len(self._run.phases)
         self._timer.synchronize()
@@ -153,10 +154,6 @@ class Clock:
             seconds = max(numbers[0] for numbers in self._timer.agree([seconds]))
         self._run.close_epoch(seconds, self._epoch_open)
         self._epoch_open = None
-
-    def plan_epochs(self, n: int) -> None:
-        """Set the number of epochs of the whole run, if `epochs` is not used."""
-        self._run.planned = n
 
     @property
     def enough(self) -> bool:
