@@ -14,7 +14,7 @@ from gpubench.training.clock.laps import Laps, first_dimension, length_of
 from gpubench.training.clock.projection import Phase, epoch_from_json, stage_of
 from gpubench.training.clock.resident import Resident, Watch
 from gpubench.training.clock.runs import Run, median_run
-from gpubench.training.clock.sampling import Sampling, Stop
+from gpubench.training.clock.sampling import Sampling, StopRule
 from gpubench.training.clock.timer import Peers, Timer
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Clock:
             yield run
             self.end_epoch()
             if self._timer.unbroken:
-                self._run = self._run.at(self._timer.end_unbroken())
+                self._run = self._run.converted(self._timer.end_unbroken())
 
     def epochs(self, n: int, stages: Sequence[int] = (0,)) -> Iterator[int]:
         """Yield the number of each epoch from 0 to n - 1, or of those that the sample needs. Call it once per run.
@@ -265,7 +265,7 @@ class Clock:
         first = max(0, self._run.epoch) in self._run.stages
         # On an accelerator, training has warmed the device for other phases; only their first lap is warm-up.
         warm = phase != "train" and bool(self._run.steady) and self._sampling.least_warmup_seconds > 0
-        stop = Stop(self._sampling, phase, first_epoch=first and not warm, settled=self._settled)
+        stop = StopRule(self._sampling, phase, first_epoch=first and not warm, settled=self._settled)
         self._timer.synchronize()
         self._timer.agree()
         started = self._timer.now()

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpubench.suite.trial import Lap
 from gpubench.training.clock.projection import Phase
-from gpubench.training.clock.sampling import Sampling, Stop
+from gpubench.training.clock.sampling import Sampling, StopRule
 
 
 class Laps:
@@ -17,7 +17,7 @@ class Laps:
     """
 
     def __init__(
-        self, phase: str, epoch: int, stop: Stop, sampling: Sampling, total_steps: int, now: float, steps: int = 1
+        self, phase: str, epoch: int, stop: StopRule, sampling: Sampling, total_steps: int, now: float, steps: int = 1
     ) -> None:
         self.done: list[Lap] = []
         self.stop = stop
