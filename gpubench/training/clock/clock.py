@@ -1,4 +1,4 @@
-"""Times a training run in laps, detects its steady state, and stops a sampled run early. Pure Python.
+"""Times a training run in laps, detects its steady state, and stops a sampled run early.
 
 Waits for the device at lap boundaries only (as cifar10-fast's Timer does): a lap never drains the device's queue.
 """
