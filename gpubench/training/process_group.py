@@ -146,14 +146,14 @@ def _is_bound(device: torch.device) -> bool:
     return node is not None and (host.numa_nodes() or 1) > 1 and not host.may_leave_node(node)
 
 
-LETTING_GO_SECONDS = 0.2
-"""A thread of the group frees the last tensors after their sum, and needs the interpreter for that. torch 2.6 holds
-the interpreter while it destroys the group and waits for that thread: now and then both waited for ever."""
+LEAVE_SECONDS = 0.2
+"""Time before the group is destroyed, in which a thread of it frees the last tensors. That thread needs Python's lock,
+which torch 2.6 keeps while it waits for the thread: sometimes both waited for ever."""
 
 
 def leave() -> None:
     """Leave the process group, after every process has answered."""
-    time.sleep(LETTING_GO_SECONDS)
+    time.sleep(LEAVE_SECONDS)
     dist.destroy_process_group()
 
 
