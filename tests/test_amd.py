@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from gpubench.hardware.advice import CardCheck, of_card
 from gpubench.hardware.makers import amd, apple
-from gpubench.hardware.state import CardCheck, CardState, Processes, Reading, of_card
+from gpubench.hardware.state import CardState, Processes, Reading
 
 BUS = "0000:c1:00"
 

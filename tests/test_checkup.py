@@ -4,8 +4,9 @@ import pytest
 from inside import skip_sleep
 
 from gpubench.cli.doctor import checkup, examine
+from gpubench.hardware.advice import of_card
 from gpubench.hardware.environment import Device
-from gpubench.hardware.state import CardState, Commands, Host, Processes, Reading, of_card
+from gpubench.hardware.state import CardState, Commands, Host, Processes, Reading
 from gpubench.runner.process import Outcome, run_child
 
 QUIET = Host(16, "performance", 0.2, "none", True, 64 << 30)

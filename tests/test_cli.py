@@ -16,7 +16,8 @@ from gpubench.cli.app import app
 from gpubench.cli.arguments import parse_duration, parse_size
 from gpubench.cli.doctor import doctor
 from gpubench.errors import UserError
-from gpubench.hardware.state import Check, Host
+from gpubench.hardware.advice import Check
+from gpubench.hardware.state import Host
 from gpubench.runner.options import Options
 from gpubench.runner.session import RunSummary
 from gpubench.suite.files import built_in_names, find

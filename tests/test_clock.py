@@ -348,8 +348,7 @@ def test_a_suite_may_break_out_of_its_epochs():
 
 def test_an_epoch_that_nobody_ended_does_not_hold_the_resident_steps():
     clock, time = clock_of()
-    clock.plan_epochs(1)
-    clock.begin_epoch(0)
+    clock.begin_epoch(0, 1)
     steps(clock, time, 10, 1.0)
     for _ in clock.resident():
         time.now += 7.0
@@ -497,9 +496,8 @@ def test_a_run_is_complete_once_its_last_epoch_has_begun_and_nothing_was_cut():
         seen.append(clock.complete)
     assert (seen, clock.complete) == ([False, False, True], True)
     clock, time = clock_of()
-    clock.plan_epochs(3)
     for epoch in range(2):
-        clock.begin_epoch(epoch)
+        clock.begin_epoch(epoch, 3)
     assert not clock.complete  # two of three, the second not even over
     clock.end_epoch()
     assert not clock.complete
@@ -546,11 +544,10 @@ def test_news_comes_four_times_a_second_at_most():
 def test_the_time_of_an_epoch_and_what_has_passed():
     clock, time = clock_of()
     assert clock.elapsed == 0
-    clock.plan_epochs(2)
-    clock.begin_epoch(0)
+    clock.begin_epoch(0, 2)
     time.now += 3
     assert clock.elapsed == 3
-    clock.begin_epoch(1)  # which ends the one before
+    clock.begin_epoch(1, 2)  # which ends the one before
     time.now += 4
     clock.end_epoch()
     time.now += 50
@@ -616,9 +613,8 @@ def test_whether_the_clock_has_seen_enough():
         seen.append(clock.enough)
     assert (seen, clock.enough) == ([False, False, True], True)
     clock, time = clock_of()
-    clock.plan_epochs(2)
     for epoch in range(2):
-        clock.begin_epoch(epoch)
+        clock.begin_epoch(epoch, 2)
         assert clock.enough == (epoch == 1)
 
 

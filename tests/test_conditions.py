@@ -6,19 +6,11 @@ from types import SimpleNamespace
 import pytest
 from nvml_answers import A100_MIG, GTX_1050, H100, P2000, RECORDED, UUID, V100S, Nvml, find, processes
 
+from gpubench.hardware.advice import CardCheck, of_card, of_host, of_switches
 from gpubench.hardware.environment import switches
 from gpubench.hardware.makers.nvidia import nvidia_commands
 from gpubench.hardware.readers import untold
-from gpubench.hardware.state import (
-    CardCheck,
-    CardState,
-    Host,
-    Processes,
-    Reading,
-    of_card,
-    of_host,
-    of_switches,
-)
+from gpubench.hardware.state import CardState, Host, Processes, Reading
 
 FINE = CardCheck(
     device="cuda:0",

@@ -58,11 +58,8 @@ class FakeClock:
     def note(self, notes):
         self.notes = notes
 
-    def plan_epochs(self, n):
-        self.events.append(f"plan {n}")
-
-    def begin_epoch(self, epoch):
-        self.events.append(f"begin {epoch}")
+    def begin_epoch(self, epoch, planned):
+        self.events.append(f"begin {epoch} of {planned}")
 
     def end_epoch(self):
         assert len(self.learn.recorder.values) == 1 + sum(event == "end" for event in self.events)
@@ -189,8 +186,8 @@ def test_the_clock_hands_out_every_batch_and_closes_each_epoch_after_the_recorde
     clock = FakeClock()
     learn, _ = make("fp32", clock=clock)
     fit(learn, 2)
-    epochs = [[f"begin {n}", "train 12", "valid 10", "end"] for n in range(2)]
-    assert clock.events == ["plan 2", *epochs[0], *epochs[1]]
+    epochs = [[f"begin {n} of 2", "train 12", "valid 10", "end"] for n in range(2)]
+    assert clock.events == [*epochs[0], *epochs[1]]
     assert len(learn.model.calls) == 2 * 2 * BATCHES
 
 

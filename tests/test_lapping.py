@@ -6,13 +6,13 @@ import pytest
 
 from gpubench.suite.trial import Lap
 from gpubench.training.clock.laps import Laps
-from gpubench.training.clock.sampling import Stop, sampling_for
+from gpubench.training.clock.sampling import StopRule, sampling_for
 
 FULL = replace(sampling_for("full", accelerator=False), lap_seconds=0.5, most_laps=None)
 
 
 def laps_of(sampling=FULL, total_steps=0, *, phase="train", epoch=3, now=50.0):
-    stop = Stop(sampling, phase, first_epoch=False)
+    stop = StopRule(sampling, phase, first_epoch=False)
     return Laps(phase, epoch, stop, sampling, total_steps, now)
 
 

@@ -124,6 +124,15 @@ def test_any_number_of_rows(kind):
     assert torch.equal(few[2], many[2])
 
 
+@pytest.mark.parametrize("kind", [Float8Linear, Int8Linear])
+def test_no_rows(kind):
+    layer = nn.Linear(64, 96)
+    layer.__class__ = kind
+    output, x_gradient, *weights = both_ways(layer, torch.randn(0, 64), torch.randn(0, 96))
+    assert (output.shape, x_gradient.shape) == ((0, 96), (0, 64))
+    assert not any(gradient.any() for gradient in weights)
+
+
 def test_an_infinite_input_is_seen_in_the_output():
     for kind in (Float8Linear, Int8Linear):
         for bad in (float("inf"), float("nan")):

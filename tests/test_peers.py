@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpubench.errors import UserError
 from gpubench.suite.trial import Lap, Measurement
 from gpubench.training.clock.clock import Clock
-from gpubench.training.clock.resident import unlikeness
+from gpubench.training.clock.resident import compare_ranks
 from gpubench.training.clock.sampling import sampling_for
 from gpubench.training.clock.timer import Peers, Timer
 from gpubench.training.sharding import shards
@@ -36,8 +36,8 @@ def test_unequal_steps_are_the_suites_mistake():
 
 def test_the_straggler_is_the_one_over_a_tenth_slower_than_the_median():
     names = ("rank 0", "rank 1", "rank 2")
-    assert unlikeness(names, [1.0, 1.0, 1.05])["straggler"] == ""
-    slow = unlikeness(names, [1.0, 1.0, 1.5])
+    assert compare_ranks(names, [1.0, 1.0, 1.05])["straggler"] == ""
+    slow = compare_ranks(names, [1.0, 1.0, 1.5])
     assert slow == {"rank_spread": pytest.approx(0.5), "straggler": "rank 2: 1.50 times the median"}
 
 

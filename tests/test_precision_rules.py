@@ -106,12 +106,12 @@ def stub(newer):
 def names(matmul="", cudnn="", mkldnn="ieee"):
     where = {"cuda.matmul": matmul, "cudnn.conv": cudnn, "cudnn.rnn": cudnn}
     where |= dict.fromkeys(("mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn"), mkldnn)
-    return {f"torch.backends.{name}.fp32_precision": value for name, value in where.items()}
+    return {f"{name}.fp32_precision": value for name, value in where.items()}
 
 
-REDUCED = "torch.backends.cuda.matmul.allow_{}_reduced_precision_reduction"
-ACCUMULATED = "torch.backends.cuda.matmul.allow_fp16_accumulation"
-RACE = "torch.backends.cudnn.benchmark"
+REDUCED = "cuda.matmul.allow_{}_reduced_precision_reduction"
+ACCUMULATED = "cuda.matmul.allow_fp16_accumulation"
+RACE = "cudnn.benchmark"
 
 
 @pytest.mark.parametrize(("name", "tf32"), [("fp32", "ieee"), ("bf16", "ieee"), ("tf32", "tf32")])
@@ -126,19 +126,19 @@ def test_every_switch_of_a_newer_torch(monkeypatch, name, tf32, reduced, race):
     precision.check_flags(name)
 
 
-@pytest.mark.parametrize(("name", "tf32"), [("fp32", "ieee"), ("tf32", "tf32")])
+@pytest.mark.parametrize(("name", "tf32"), [("fp32", "False"), ("tf32", "True")])
 def test_every_switch_of_an_older_torch(monkeypatch, name, tf32):
     monkeypatch.setattr(torch, "backends", stub(newer=False))
     precision.set_flags(name, reduced_reduction=False, cudnn_benchmark=True)
     assert precision.flags() == {
-        "torch.backends.cuda.matmul.allow_tf32": tf32,
-        "torch.backends.cudnn.allow_tf32": tf32,
+        "cuda.matmul.allow_tf32": tf32,
+        "cudnn.allow_tf32": tf32,
         **{REDUCED.format(kind): "False" for kind in ("fp16", "bf16")},
         RACE: "True",
     }
     precision.check_flags(name)
     torch.backends.cudnn.allow_tf32 = name != "tf32"
-    changed = "tf32" if name == "fp32" else "ieee"
+    changed = torch.backends.cudnn.allow_tf32
     said = f"asked for {name}, but torch.backends.cudnn.allow_tf32 was changed to {changed} during the trial"
     assert refusal(precision.check_flags, name) == said
 

@@ -15,7 +15,7 @@ from conftest import gpubench_in
 
 from gpubench.rows.read import load
 from gpubench.training import process_group
-from gpubench.worker import elastic
+from gpubench.worker import ranks
 
 SUITES = Path(__file__).parent / "suites"
 pytestmark = pytest.mark.e2e
@@ -156,8 +156,8 @@ def test_gradients_are_views_of_what_is_sent(monkeypatch):
 def test_processes_are_bound_to_the_cpus_beside_their_cards(device, nodes, bound, monkeypatch):
     pytest.importorskip("torch.numa.binding")
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-    options = elastic.near_their_cards(device, nodes)
+    options = ranks.near_their_cards(device, nodes)
     assert bool(options) == bound
     assert not bound or options["numa_options"].affinity_mode.value == "node"
     monkeypatch.setattr("shutil.which", lambda name: None)
-    assert not elastic.near_their_cards(device, nodes), "torch does it with numactl"
+    assert not ranks.near_their_cards(device, nodes), "torch does it with numactl"

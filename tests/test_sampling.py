@@ -8,7 +8,7 @@ from facts import lacking
 
 from gpubench.suite.trial import Lap
 from gpubench.training.clock.drift import drift, trend, without_slow_start
-from gpubench.training.clock.sampling import Stop, sampling_for
+from gpubench.training.clock.sampling import StopRule, sampling_for
 
 
 def lap(seconds, samples=10, steps=1):
@@ -19,7 +19,7 @@ SAMPLED = sampling_for("sampled", accelerator=False)
 
 
 def stop(sampling=SAMPLED, phase="train", *, first=True, settled=None):
-    return Stop(sampling, phase, first_epoch=first, settled=settled)
+    return StopRule(sampling, phase, first_epoch=first, settled=settled)
 
 
 def warmed(*seconds, sampling=SAMPLED, settled=None):

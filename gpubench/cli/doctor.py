@@ -1,7 +1,6 @@
 """`gpubench doctor`: checks of this machine, idle and under a few seconds of load.
 
-The checks are in `hardware/state.py` (cards, host) and `hardware/advice.py` (torch, data, disk); `health.py` compares
-the card with others of its kind.
+The checks are in `hardware/advice.py`; `health.py` compares the card with others of its kind.
 """
 
 import os
@@ -18,9 +17,9 @@ from gpubench.errors import UserError
 from gpubench.printed import say
 
 if TYPE_CHECKING:
-    from gpubench.hardware.advice import Card
+    from gpubench.hardware.advice import Card, CardCheck, Check
     from gpubench.hardware.environment import Device, TorchFacts
-    from gpubench.hardware.state import CardCheck, Check, Host
+    from gpubench.hardware.state import Host
     from gpubench.hardware.telemetry import CardReader
     from gpubench.runner.process import RunChild
 
@@ -98,7 +97,7 @@ def checkup(facts: "TorchFacts", idle: "Host", driver_cards: "Sequence[Card]") -
     `facts` are those of torch (see `process.describe`), `idle` is the host before torch was started, and
     `driver_cards` are the cards that NVIDIA's driver lists.
     """
-    from gpubench.hardware import advice, environment, state
+    from gpubench.hardware import advice, environment
     from gpubench.hardware.readers import readers, untold
     from gpubench.runner.process import run_child
 
@@ -114,15 +113,15 @@ def checkup(facts: "TorchFacts", idle: "Host", driver_cards: "Sequence[Card]") -
         else:
             with waiting(f"looking at {device.device} at rest, then for {LOAD_SECONDS:.0f} s under load"):
                 card_check = examine(device, card, run_child)
-            yield from state.of_card(card_check)
+            yield from advice.of_card(card_check)
     if accelerators:
-        yield from state.of_switches(environment.switches(os.environ))
-    yield from state.of_host(idle, accelerator=bool(accelerators))
+        yield from advice.of_switches(environment.switches(os.environ))
+    yield from advice.of_host(idle, accelerator=bool(accelerators))
 
 
 def examine(device: "Device", card: "CardReader", run_child: "RunChild") -> "CardCheck":
     """Return the readings of one card, idle and then under load."""
-    from gpubench.hardware import host, state
+    from gpubench.hardware import advice, host
     from gpubench.hardware.readers import state_of
     from gpubench.hardware.telemetry import Sampler
 
@@ -140,7 +139,7 @@ def examine(device: "Device", card: "CardReader", run_child: "RunChild") -> "Car
         time_limit_seconds=LOAD_SECONDS + 120,
     )
     setup = state_of(device, card)
-    return state.CardCheck(
+    return advice.CardCheck(
         device.device,
         card.commands,
         setup,

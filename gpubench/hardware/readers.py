@@ -5,9 +5,10 @@ from dataclasses import replace
 from types import ModuleType
 
 from gpubench.hardware import host
+from gpubench.hardware.advice import Check
 from gpubench.hardware.environment import Device
 from gpubench.hardware.makers import amd, apple, nvidia
-from gpubench.hardware.state import CardState, Check
+from gpubench.hardware.state import CardState
 from gpubench.hardware.telemetry import CardReader
 
 MAKERS: tuple[ModuleType, ...] = (nvidia, amd, apple)

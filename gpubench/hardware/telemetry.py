@@ -134,6 +134,11 @@ class Sampler:
         others = self.others(spans)
         capped = any("power_cap" in reason for reason in reasons)
         throttled = slowed(reasons) or (fell(clocks, SLUMPED) and not capped)
+        marks = {
+            "throttled": throttled,
+            "clock_fell": fell(clocks, FALLEN) and not throttled,
+            "shared": others and others["compute"],
+        }
         seconds, samples = sum(lap.seconds for lap in timed), sum(lap.samples for lap in timed)
         return Telemetry(
             device_memory_bytes=_whole(_values(inside, "memory_used_bytes")),
@@ -151,11 +156,7 @@ class Sampler:
             pcie_width=_whole(_values(inside, "pcie_width")),
             throttle=_shares(reasons),
             foreign_load="" if self._card is None else _load(others),
-            marks=" ".join(
-                ["throttled"] * throttled
-                + ["clock_fell"] * (fell(clocks, FALLEN) and not throttled)
-                + ["shared"] * bool(others and others["compute"])
-            ),
+            marks=" ".join(mark for mark, applies in marks.items() if applies),
         )
 
     def _card_energy(self, spans: Sequence[Span]) -> tuple[float | None, str]:

@@ -81,13 +81,9 @@ class ClockCallback(Callback):
         self.clock = clock
         self.samples = {"train": train_samples, "valid": valid_samples}
 
-    def before_fit(self) -> None:
-        """Tell the clock the number of epochs."""
-        self.clock.plan_epochs(self.n_epoch)
-
     def before_epoch(self) -> None:
         """Tell the clock that an epoch begins."""
-        self.clock.begin_epoch(self.epoch)
+        self.clock.begin_epoch(self.epoch, self.n_epoch)
 
     def before_train(self) -> None:
         """Pass the training batches through the clock."""
@@ -114,7 +110,7 @@ class EpochEnd(Callback):
             raise CancelFitException
 
 
-class WeighCallback(Callback):
+class LossWeight(Callback):
     """Weights the loss if processes have shares of different sizes (see `shards`)."""
 
     order = 5  # before the loss is scaled
@@ -158,7 +154,7 @@ def share(learn: Learner, trial: Trial) -> None:
         # Before DDP, which keeps references to the weights.
         mode_of(trial.case.precision, trial.case.device).prepare(learn.model)
         learn.model = distributed(learn.model, trial)
-        learn.add_cb(WeighCallback())
+        learn.add_cb(LossWeight())
 
 
 def train_resident(learn: Learner, clock: Clock) -> None:

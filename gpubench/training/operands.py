@@ -47,7 +47,7 @@ class OperandWatch(TorchDispatchMode):
         self.seen: Counter[tuple[str, torch.dtype]] = Counter()
         self.devices: Counter[str] = Counter()
         self.float8_tensors = 0
-        """Calls with an operand in float8, whatever they compute: emulation has such calls, and no products."""
+        """Calls with a float8 operand. Emulated float8 has such calls, but no float8 products."""
         self.low_flops = 0
         """FLOPs of products in 8 bits; 0 if a CUDA graph hides some."""
         self.compiled_regions = 0

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
 
 import torch
 from fastai.fp16_utils import convert_network
@@ -111,26 +110,20 @@ def set_flags(name: str, reduced_reduction: bool, cudnn_benchmark: bool) -> None
         warnings.simplefilter("ignore", UserWarning)  # deprecated, but torch.compile and cudnn.flags still read them
         # torch raises if these and the newer switches differ (pytorch/pytorch#166387): set both, these first.
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = PRECISIONS[name].tf32
-    for key, value in _tf32_values(name).items():
-        if key.endswith("fp32_precision"):
-            _owner_of(key).fp32_precision = value
-    for key in _reductions():
+    for switch, value in _tf32_values(name).items():
+        if switch.endswith("fp32_precision"):
+            attrgetter(switch.removesuffix(".fp32_precision"))(torch.backends).fp32_precision = value
+    for switch in _reductions():
         # 16-bit accumulation of whole products (off by default in torch) always stays off.
-        setattr(torch.backends.cuda.matmul, key, reduced_reduction and "reduction" in key)
+        setattr(torch.backends.cuda.matmul, switch, reduced_reduction and "reduction" in switch)
     torch.backends.cudnn.benchmark = cudnn_benchmark
 
 
 def flags() -> dict[str, str]:
-    """Return the current value of every switch that `set_flags` sets, by its name in torch."""
-    values = {}
-    for key in _tf32_switches():
-        owner, is_newer = _owner_of(key), key.endswith("fp32_precision")
-        # "none" at every level means no TF32.
-        values[key] = owner.fp32_precision.replace("none", "ieee") if is_newer else ("ieee", "tf32")[owner.allow_tf32]
-    for key in _reductions():
-        values[f"torch.backends.cuda.matmul.{key}"] = str(getattr(torch.backends.cuda.matmul, key))
-    values["torch.backends.cudnn.benchmark"] = str(torch.backends.cudnn.benchmark)
-    return values
+    """Return the value of every switch that `set_flags` sets, by its name in `torch.backends`."""
+    switches = [*_tf32_values("fp32"), *(f"cuda.matmul.{name}" for name in _reductions()), "cudnn.benchmark"]
+    values = {switch: str(attrgetter(switch)(torch.backends)) for switch in switches}
+    return {switch: "ieee" if value == "none" else value for switch, value in values.items()}  # at no level: no TF32
 
 
 def check_flags(name: str, before: Mapping[str, str] | None = None) -> None:
@@ -139,9 +132,10 @@ def check_flags(name: str, before: Mapping[str, str] | None = None) -> None:
     `before` has the values of `flags` at the start of the trial: the other switches must not have changed.
     """
     now = flags()
-    for key, value in {**(before or {}), **_tf32_values(name)}.items():
-        if now[key] != value:
-            raise PrecisionError(f"asked for {name}, but {key} was changed to {now[key]} during the trial")
+    for switch, value in {**(before or {}), **_tf32_values(name)}.items():
+        if now[switch] != value:
+            changed = f"torch.backends.{switch} was changed to {now[switch]}"
+            raise PrecisionError(f"asked for {name}, but {changed} during the trial")
 
 
 def _reductions() -> list[str]:
@@ -154,23 +148,17 @@ def _reductions() -> list[str]:
     return [name for name in names if hasattr(torch.backends.cuda.matmul, name)]
 
 
-def _tf32_switches() -> list[str]:
-    """Return the names of this torch's TF32 switches: from 2.9 on it has one for each kind of operation."""
-    if not hasattr(torch.backends, "fp32_precision"):
-        return ["torch.backends.cuda.matmul.allow_tf32", "torch.backends.cudnn.allow_tf32"]
-    owners = ("cuda.matmul", "cudnn.conv", "cudnn.rnn", "mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn")
-    return [f"torch.backends.{owner}.fp32_precision" for owner in owners]
-
-
 def _tf32_values(name: str) -> dict[str, str]:
-    """Return the value of each TF32 switch that a precision needs: `tf32` or `ieee`, which oneDNN's always are."""
-    wanted = "tf32" if PRECISIONS[name].tf32 else "ieee"
-    return {key: "ieee" if "mkldnn" in key else wanted for key in _tf32_switches()}
+    """Return the value of each TF32 switch that a precision needs; oneDNN never uses TF32.
 
-
-def _owner_of(switch: str) -> Any:
-    """Return the object with the switch of this name."""
-    return attrgetter(switch.removeprefix("torch.").rpartition(".")[0])(torch)
+    From torch 2.9 on there is a switch for each kind of operation.
+    """
+    tf32 = PRECISIONS[name].tf32
+    if not hasattr(torch.backends, "fp32_precision"):
+        return {"cuda.matmul.allow_tf32": str(tf32), "cudnn.allow_tf32": str(tf32)}
+    wanted = dict.fromkeys(("cuda.matmul", "cudnn.conv", "cudnn.rnn"), "tf32" if tf32 else "ieee")
+    wanted |= dict.fromkeys(("mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn"), "ieee")
+    return {f"{owner}.fp32_precision": value for owner, value in wanted.items()}
 
 
 def probe(name: str, device: str, mode: Mode) -> dict[str, float]:
@@ -242,8 +230,8 @@ def _output(result: torch.Tensor | tuple[torch.Tensor, ...]) -> torch.Tensor:
 def check_weights(name: str, counts: Mapping[str, int]) -> str:
     """Return the dtypes of the weights as text for the row; raises PrecisionError if they are wrong.
 
-    `counts` has the number of tensors by owner and dtype (`{"model float16": 21}`), from a Stepper. With 16-bit
-    weights, autocast cannot be the reason for 16-bit operands.
+    `counts` has the number of tensors by owner and dtype (`{"model float16": 21}`), from a Stepper. Operands do not
+    prove 16-bit weights: under autocast they have 16 bits too.
     """
     kind = KINDS[name]
     if not counts:

@@ -1,4 +1,4 @@
-"""For one of several processes that train together: joining the group, and what a suite calls in it."""
+"""Joins the processes that train together, and has the functions that suites call in such a process."""
 
 import contextlib
 import os
@@ -20,8 +20,6 @@ from gpubench.hardware.interconnect import NCCL_LOG, NCCL_SETTINGS, interconnect
 from gpubench.suite.trial import Trial
 from gpubench.training.clock.timer import Peers
 from gpubench.training.device import bus_address
-
-# What a suite uses
 
 
 def distributed(model: torch.nn.Module, trial: Trial, **options: Any) -> torch.nn.Module:
@@ -73,9 +71,6 @@ def stay_on_loopback() -> None:
     interface = interface_of("127.0.0.1")
     if interface:
         os.environ.update(GLOO_SOCKET_IFNAME=interface, NCCL_SOCKET_IFNAME=interface)
-
-
-# What the worker uses
 
 
 @dataclass(frozen=True)
@@ -151,14 +146,14 @@ def _is_bound(device: torch.device) -> bool:
     return node is not None and (host.numa_nodes() or 1) > 1 and not host.may_leave_node(node)
 
 
-LETTING_GO_SECONDS = 0.2
-"""A thread of the group frees the last tensors after their sum, and needs the interpreter for that. torch 2.6 holds
-the interpreter while it destroys the group and waits for that thread: now and then both waited for ever."""
+LEAVE_SECONDS = 0.2
+"""Time before the group is destroyed, in which a thread of it frees the last tensors. That thread needs Python's lock,
+which torch 2.6 keeps while it waits for the thread: sometimes both waited for ever."""
 
 
 def leave() -> None:
     """Leave the process group, after every process has answered."""
-    time.sleep(LETTING_GO_SECONDS)
+    time.sleep(LEAVE_SECONDS)
     dist.destroy_process_group()
 
 

@@ -69,7 +69,7 @@ class Trace:
 
     @property
     def has_templates(self) -> bool:
-        """Whether there are products in Triton's templates, whose names do not tell their operands."""
+        """Whether there are products in Triton's templates, whose names do not have the dtypes of their operands."""
         return any(event["name"].startswith("triton_tem") for event in self._kernel_events)
 
     @property
@@ -106,7 +106,7 @@ class Trace:
 
 
 def family_of_kernel(name: str) -> tuple[str, torch.dtype] | None:
-    """Return family and operand dtype of a CUDA kernel, or None if its name does not tell them."""
+    """Return family and operand dtype of a CUDA kernel, or None if its name has none."""
     family = next((family for family, pattern in KERNELS.items() if pattern.search(name)), "")
     dtype = next((dtype for dtype, pattern in DTYPE_OF_KERNEL.items() if pattern.search(name)), None)
     return (family, dtype) if family and dtype else None

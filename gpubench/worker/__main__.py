@@ -1,4 +1,7 @@
-"""`python -m gpubench.worker`: gets one task as JSON and returns JSON. No other process opens the accelerator."""
+"""The child process, `python -m gpubench.worker`: reads one task as JSON, runs it, and sends the result as JSON.
+
+Only such processes open the accelerator; the parent never does.
+"""
 
 import ctypes
 import faulthandler
@@ -36,7 +39,7 @@ def main() -> None:
     threading.Thread(target=_listen, args=(requests, settled), daemon=True).start()
 
     if task["task"] == "trial" and task["trial"]["case"]["processes"] > 1:
-        from gpubench.worker.elastic import run
+        from gpubench.worker.ranks import run
 
         answer = run(task, channel)
     else:

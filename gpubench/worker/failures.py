@@ -19,6 +19,7 @@ class Failure:
     at: float
     """Time of the failure, in seconds since 1970."""
     who: str
+    """Name of the process (`rank 3`) or machine (`node 1`)."""
     measurement: Measurement
 
 

@@ -29,8 +29,8 @@ class SecretError(Exception):
     """The other end has another secret."""
 
 
-def let_in(listener: socket.socket, port: int, secret: bytes) -> None:
-    """Forward connections of those who know the secret from `listener` to `port` of this machine, in a thread."""
+def forward_clients(listener: socket.socket, port: int, secret: bytes) -> None:
+    """Forward connections to `listener` to `port` of this machine, in a thread, if the client proves the secret."""
 
     async def admit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.wait_for(_check_client(reader, writer, secret), HANDSHAKE_SECONDS)
@@ -38,7 +38,7 @@ def let_in(listener: socket.socket, port: int, secret: bytes) -> None:
     _serve(listener, admit, lambda: asyncio.open_connection("127.0.0.1", port))
 
 
-def lead_to(host: str, port: int, secret: bytes, limit_seconds: float) -> int:
+def open_forwarder(host: str, port: int, secret: bytes, limit_seconds: float) -> int:
     """Open a port on this machine's loopback address that forwards to the relay at `host`; return the port.
 
     Tries for `limit_seconds` to reach the relay. Raises SecretError if it has another secret, and OSError if there is

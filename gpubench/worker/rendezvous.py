@@ -145,12 +145,12 @@ class Meeting:
             return self._connect()  # another process of this machine was first
         store = loopback_store(self._limit)
         self.store_port = store.port
-        relay.let_in(listener, store.port, self._secret)
+        relay.forward_clients(listener, store.port, self._secret)
         return store
 
     def _connect(self) -> dist.TCPStore:
         try:
-            self.store_port = relay.lead_to(self.host, self.port, self._secret, self._limit)
+            self.store_port = relay.open_forwarder(self.host, self.port, self._secret, self._limit)
         except relay.SecretError:
             raise MeetingError(
                 f"{self.where} has another secret; set GPUBENCH_SECRET to the same text everywhere"

@@ -52,7 +52,7 @@ imported: dict[str, files.LoadedSuite] = {}
 
 
 def run_rank(task: Message, place: Any, channel: socket.socket, rank: int, local: int) -> None:
-    """Run one of several processes of a trial (see `elastic.run`), and write its answer to the store."""
+    """Run one of several processes of a trial (see `ranks.run`), and write its answer to the store."""
     from gpubench.training import process_group
 
     faulthandler.enable()
@@ -61,7 +61,7 @@ def run_rank(task: Message, place: Any, channel: socket.socket, rank: int, local
     trial = replace(trial, rank=rank, case=replace(trial.case, device=trial.case.devices[local]))
     store = process_group.connect(place)
     send = sender(channel) if local == 0 else lambda event: None
-    # What one card's readings say must not end the warm-up of one process and not of another.
+    # Without `settled`: one card's readings must not end the warm-up of one process before that of the others.
     answer = measure(trial, send, None, lambda: process_group.join(place, store, trial))
     store.set(f"answer/{rank}", json.dumps({**answer, "at": time.time()}))
     measurement = measurement_from_json(answer["measurement"])

@@ -74,7 +74,7 @@ def step_memory(trial: Trial, limits_bytes: Sequence[float]) -> list[dict[str, i
         parts: dict[str, int] = {"weights": memory.now}
         step = _step_of(blueprint, blueprint.optimizers(), trial)
         parts["optimizer"] = memory.now - parts["weights"]
-        parts["gradients"] = sum(map(_bytes, trained_weights(blueprint)))
+        parts["gradients"] = sum(weight.nbytes for weight in trained_weights(blueprint))
         resting = sum(parts.values())
 
         def peak_of(batch: int, context: int) -> int:
@@ -102,10 +102,6 @@ def trained_weights(blueprint: Blueprint) -> list[torch.nn.Parameter]:
     """Return the weights that a step changes."""
     network: Any = blueprint.network
     return [weight for weight in network.parameters() if weight.requires_grad]
-
-
-def _bytes(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
 
 
 def _step_of(

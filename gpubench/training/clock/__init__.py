@@ -1,4 +1,4 @@
-"""Times a training in laps of steps, decides when there are enough, and projects the time of a whole run.
+"""The clock: times a training in laps of steps, decides when there are enough, and projects the time of a whole run.
 
-Pure Python, without torch. Suites get a `Clock` as the second argument of `train`.
+Runs without torch. Suites get a `Clock` as the second argument of `train`.
 """

@@ -1,4 +1,4 @@
-"""Times a training run in laps, detects its steady state, and stops a sampled run early. Pure Python.
+"""Times a training run in laps, detects its steady state, and stops a sampled run early.
 
 Waits for the device at lap boundaries only (as cifar10-fast's Timer does): a lap never drains the device's queue.
 """
@@ -14,7 +14,7 @@ from gpubench.training.clock.laps import Laps, first_dimension, length_of
 from gpubench.training.clock.projection import Phase, epoch_from_json, stage_of
 from gpubench.training.clock.resident import Resident, Watch
 from gpubench.training.clock.runs import Run, median_run
-from gpubench.training.clock.sampling import Sampling, Stop
+from gpubench.training.clock.sampling import Sampling, StopRule
 from gpubench.training.clock.timer import Peers, Timer
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ class Clock:
         report: called with the progress a few times per second.
         watch: yields the context of each untimed step that checks the operands.
         settled: returns whether the card's clock and temperature are constant; the warm-up lasts at least until then.
-        peers: the processes that train together. At every lap boundary they exchange their laps: samples of
-            all over the time of the slowest. So all take the same decisions, and stop at the same step.
-        memory: measures the device's memory; the clock calls it between the parts of the training.
+        peers: the processes that train together. At the end of every lap they exchange their numbers: the lap has
+            the samples of all, and the time of the slowest. So all decide alike, and stop at the same step.
+        memory: measures the device's memory; called between the parts of the training.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Clock:
             yield run
             self.end_epoch()
             if self._timer.unbroken:
-                self._run = self._run.at(self._timer.end_unbroken())
+                self._run = self._run.converted(self._timer.end_unbroken())
 
     def epochs(self, n: int, stages: Sequence[int] = (0,)) -> Iterator[int]:
         """Yield the number of each epoch from 0 to n - 1, or of those that the sample needs. Call it once per run.
@@ -122,7 +122,7 @@ class Clock:
         self._run.planned, self._run.stages = n, tuple(sorted({0, *stages}))
         epoch: int | None = len(self._run.epochs)  # earlier ones ran in an earlier process
         while epoch is not None and epoch < n:
-            self.begin_epoch(epoch)
+            self.begin_epoch(epoch, n)
             try:
                 yield epoch
             except GeneratorExit:  # the suite left its loop, for example because a goal was reached
@@ -133,9 +133,10 @@ class Clock:
             self.end_epoch()
             epoch = self._run.following(self._sampling)
 
-    def begin_epoch(self, epoch: int) -> None:
-        """Start epoch number `epoch`; for training loops of other libraries (fastai)."""
+    def begin_epoch(self, epoch: int, planned: int) -> None:
+        """Start epoch number `epoch` of `planned`; for training loops of other libraries (fastai)."""
         self.end_epoch()
+        self._run.planned = planned
         self._run.epoch = epoch
         self._run.epoch_phases = len(self._run.phases)
         self._timer.synchronize()
@@ -153,10 +154,6 @@ class Clock:
             seconds = max(numbers[0] for numbers in self._timer.agree([seconds]))
         self._run.close_epoch(seconds, self._epoch_open)
         self._epoch_open = None
-
-    def plan_epochs(self, n: int) -> None:
-        """Set the number of epochs of the whole run, if `epochs` is not used."""
-        self._run.planned = n
 
     @property
     def enough(self) -> bool:
@@ -268,7 +265,7 @@ class Clock:
         first = max(0, self._run.epoch) in self._run.stages
         # On an accelerator, training has warmed the device for other phases; only their first lap is warm-up.
         warm = phase != "train" and bool(self._run.steady) and self._sampling.least_warmup_seconds > 0
-        stop = Stop(self._sampling, phase, first_epoch=first and not warm, settled=self._settled)
+        stop = StopRule(self._sampling, phase, first_epoch=first and not warm, settled=self._settled)
         self._timer.synchronize()
         self._timer.agree()
         started = self._timer.now()

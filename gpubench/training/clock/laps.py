@@ -1,4 +1,4 @@
-"""Collects the laps of one phase while its steps run, and chooses the length of the next lap. Used by Clock."""
+"""Laps of one pass over a loader: collects them while the steps run, and chooses the length of the next one."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -6,27 +6,18 @@ from typing import Any
 
 from gpubench.suite.trial import Lap
 from gpubench.training.clock.projection import Phase
-from gpubench.training.clock.sampling import Sampling, Stop
+from gpubench.training.clock.sampling import Sampling, StopRule
 
 
 class Laps:
-    """Laps of one pass over a loader.
+    """The laps of one phase in one epoch, which begin at time `now`. A whole pass has `total_steps`, or 0 if unknown.
 
     The first lap has `steps` steps, which an earlier pass may have determined. The number doubles while laps are too
     short to time well, so that the device's queue is rarely drained.
-
-    Args:
-        phase: name of the phase.
-        epoch: number of the epoch.
-        stop: decides whether a lap is warm-up and whether the pass can end.
-        sampling: least length of a lap, and the most laps.
-        total_steps: steps of a whole pass; 0 if unknown.
-        now: start of the first lap, in seconds.
-        steps: steps in the first lap.
     """
 
     def __init__(
-        self, phase: str, epoch: int, stop: Stop, sampling: Sampling, total_steps: int, now: float, steps: int = 1
+        self, phase: str, epoch: int, stop: StopRule, sampling: Sampling, total_steps: int, now: float, steps: int = 1
     ) -> None:
         self.done: list[Lap] = []
         self.stop = stop

@@ -102,12 +102,12 @@ class Resident:
         step_seconds = [alone + waited for alone, waited in zip(self._alone, self._timer.waited, strict=True)]
         steps, seconds = sum(lap.steps for lap in self._last_laps), sum(lap.seconds for lap in self._last_laps)
         return {
-            **unlikeness(self._timer.peers.names, step_seconds),
+            **compare_ranks(self._timer.peers.names, step_seconds),
             "communication_share": 1 - max(self._alone) * steps / seconds if seconds > 0 else None,
         }
 
 
-def unlikeness(names: Sequence[str], step_seconds: Sequence[float]) -> dict[str, Any]:
+def compare_ranks(names: Sequence[str], step_seconds: Sequence[float]) -> dict[str, Any]:
     """Return `rank_spread` and `straggler` of a Measurement from the seconds of a step of each process."""
     typical = sorted(step_seconds)[(len(step_seconds) - 1) // 2]  # of two, the faster
     slowest = max(range(len(step_seconds)), key=step_seconds.__getitem__)

@@ -47,13 +47,15 @@ class Run:
         """Store the running epoch, given its duration and start in seconds."""
         self.epochs.append(Epoch(self.epoch, seconds, tuple(self.phases[self.epoch_phases :]), started))
 
-    def at(self, time: Callable[[float], float]) -> "Run":
-        """Return the run with all times converted by `time`."""
-        moved = {id(phase): replace(phase, laps=tuple(_at(lap, time) for lap in phase.laps)) for phase in self.phases}
+    def converted(self, time: Callable[[float], float]) -> "Run":
+        """Return the run with all times converted by `time`, such as from host time to device time."""
+        moved = {
+            id(phase): replace(phase, laps=tuple(_converted(lap, time) for lap in phase.laps)) for phase in self.phases
+        }
         return replace(
             self,
             phases=list(moved.values()),
-            uncounted=[_at(lap, time) for lap in self.uncounted],
+            uncounted=[_converted(lap, time) for lap in self.uncounted],
             epochs=[
                 replace(
                     epoch,
@@ -187,7 +189,7 @@ def _per_sample(
     return sum(pace * weight for pace, weight in zip(paces, weights, strict=True)) / total if total else None
 
 
-def _at(lap: Lap, time: Callable[[float], float]) -> Lap:
+def _converted(lap: Lap, time: Callable[[float], float]) -> Lap:
     """Return the lap with converted times; the wait for the loader is at most the lap."""
     started = time(lap.started)
     seconds = time(lap.started + lap.seconds) - started

@@ -1,6 +1,6 @@
 """How much of a run each mode measures (sampled, full, quick, probe), and when a phase of it may end.
 
-Clock asks `Stop` after each lap: is the warm-up over, and are there enough timed laps?
+Clock asks a `StopRule` after each lap: is the warm-up over, and are there enough timed laps?
 """
 
 from collections.abc import Callable
@@ -67,7 +67,7 @@ def sampling_for(mode: Mode, *, accelerator: bool) -> Sampling:
     return replace(resident, train_seconds=4.0, valid_seconds=1.5, timed_laps=3)
 
 
-class Stop:
+class StopRule:
     """Decides for one phase of one epoch which laps are warm-up and when there are enough laps."""
 
     def __init__(

@@ -1,4 +1,7 @@
-"""Runs a trial in several processes, which torch starts and ends together, and combines their answers."""
+"""Runs a trial whose training takes several processes (ranks), and combines their answers into one.
+
+torch starts the processes of a machine and ends them together. Called by `__main__.py`.
+"""
 
 import json
 import logging
