@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, variance
 
 from gpubench.analysis import stats
 from gpubench.analysis.verdicts import Comparison
@@ -45,8 +44,7 @@ def _difference(c: Comparison) -> Difference | None:
     accuracies = [[1 / value for value in group.values] for group in (c.subject, c.other)]
     if min(map(len, accuracies)) < 2:
         return None
-    sides = [stats.Side(fmean(side), variance(side) / len(side), len(side) - 1) for side in accuracies]
-    difference, error, freedom = stats.welch(*sides)
+    difference, error, freedom = stats.welch(*map(stats.side_of, accuracies))
     beyond = difference + NON_INFERIOR
     if not error:
         return Difference(difference, difference, difference, 0.0 if beyond else 1.0)

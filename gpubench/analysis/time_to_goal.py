@@ -1,15 +1,14 @@
-"""Time to reach a suite's goal: seconds over the share of runs that reached it, and by number of processes."""
+"""The metric `time-to-goal`: seconds of a run over the share of runs that reached the goal. `compare` calls it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 
 from gpubench.analysis.groups import Group
-from gpubench.analysis.scaling import cases_of
+from gpubench.analysis.scaling import goals_of
 from gpubench.analysis.verdicts import Comparison
-from gpubench.rows.alike import GROUP, SERIES
+from gpubench.rows.alike import GROUP
 from gpubench.suite.trial import TRAINED
 
 
@@ -19,14 +18,9 @@ def success_of(frame: pd.DataFrame) -> "pd.Series[float]":
     For old and published rows without a `success_rate` it follows from their status.
     """
     trained = frame["mode"].isin(["full", "published"]) & (frame["data"] != "synthetic")
-    from_status = (frame["status"] == "ok").astype(float).where(trained & (_goals(frame) > 0))
+    from_status = (frame["status"] == "ok").astype(float).where(trained & (goals_of(frame) > 0))
     rate = frame.get("success_rate", from_status)
     return rate.where(rate.notna(), from_status).where(frame["status"].isin(TRAINED))
-
-
-def _goals(frame: pd.DataFrame) -> "pd.Series[float]":
-    """Return the goal among each row's parameters; NaN where there is none."""
-    return pd.to_numeric(frame["params"].str.extract(r"(?:^| )goal=(\S+)", expand=False), errors="coerce")
 
 
 def expected(frame: pd.DataFrame) -> pd.DataFrame:
@@ -56,65 +50,3 @@ def _without_verdict(c: Comparison) -> Comparison:
 def _share(group: Group) -> float:
     """Return the share of runs that reached the goal: the least of a combined group's parts."""
     return float(min(part.row["success"] for part in group.parts or (group,)))
-
-
-PLAUSIBLE_SECONDS = (1e-9, 1e12)
-"""Range of the seconds of a run."""
-
-
-@dataclass(frozen=True)
-class Reach:
-    """A number of processes, with the median seconds in which they reached the goal."""
-
-    processes: int
-    machines: float
-    """NaN where unknown, like `epochs`."""
-    seconds: float
-    efficiency: float
-    """Process-seconds of the fewest processes over those of this number: 1 is perfect scaling."""
-    epochs: float
-    trials: int
-    note: str
-
-
-@dataclass(frozen=True)
-class GoalCurve:
-    """One published series at several numbers of processes."""
-
-    known: Mapping[str, Any]
-    """The columns that its rows agree in, and `goal`."""
-    points: tuple[Reach, ...]
-    sources: tuple[str, ...]
-    recipes: int
-    """Number of different parameters among its rows: each number of processes may have another schedule."""
-    cases: frozenset[int]
-
-
-def goal_curves_of(frame: pd.DataFrame) -> list[GoalCurve]:
-    """Return a curve for each published series that reached its goal with two numbers of processes or more.
-
-    Measured rows are in `scaling.curves_of`: it compares rates, with one recipe for all numbers of processes.
-    """
-    rows = frame[(frame["mode"] == "published") & (frame["status"] == "ok") & (frame["session"] != "")]
-    rows = rows.assign(goal=_goals(rows))
-    rows = rows[(rows["goal"] > 0) & rows["seconds"].between(*PLAUSIBLE_SECONDS) & rows["processes"].between(1, 1e9)]
-    curves = []
-    for names, series in rows.groupby([*SERIES, "goal"], dropna=False, sort=False):
-        if series["processes"].nunique() > 1:
-            shared = dict(zip([*SERIES, "goal"], names, strict=True))
-            sources = tuple(dict.fromkeys(series["source"]))
-            curves.append(GoalCurve(shared, _reaches(series), sources, series["params"].nunique(), cases_of(series)))
-    return curves
-
-
-def _reaches(rows: pd.DataFrame) -> tuple[Reach, ...]:
-    points = rows.groupby("processes").agg(
-        machines=("nodes", "median"),
-        seconds=("seconds", "median"),
-        epochs=("epochs", "median"),
-        trials=("seconds", "size"),
-        note=("reason", lambda reasons: "; ".join(dict.fromkeys(filter(None, reasons)))),
-    )
-    points = points.reset_index().astype({"processes": int})
-    points["efficiency"] = points["processes"][0] * points["seconds"][0] / (points["processes"] * points["seconds"])
-    return tuple(Reach(**{str(name): value for name, value in line.items()}) for line in points.to_dict("records"))

@@ -75,6 +75,11 @@ def plain_comparison(subject: Group, plain: Group) -> Comparison:
     return Comparison("model", subject, plain, subject.model, plain.model, ratio, verdict, notes)
 
 
+def groups_in(comparisons: Sequence[Comparison]) -> list[Group]:
+    """Return both sides of each comparison."""
+    return [group for c in comparisons for group in (c.subject, c.other)]
+
+
 def pooled(comparisons: Sequence[Comparison]) -> stats.Ratio:
     """Return the geometric mean of the ratios of several models, subject over other, with its 95% interval."""
     together = all(_in_one_session(c.axis, c.subject, c.other) for c in comparisons)

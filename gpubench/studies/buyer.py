@@ -1,4 +1,7 @@
-"""The buyer's number: a card in mixed precision over another card in fp32, with all four sides on one base."""
+"""The study `buyer`: a card in mixed precision over another card in fp32, and both cards in both precisions.
+
+`answer` calls it.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,11 +12,11 @@ from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared
 from gpubench.analysis.groups import CONFLICT, Group, text_of
 from gpubench.analysis.matching import FULL, TWIN_POLICIES
+from gpubench.analysis.metrics import SECONDS
 from gpubench.analysis.verdicts import Comparison
 from gpubench.studies import words
 from gpubench.studies.cases import behind
-from gpubench.studies.pair_charts import recipe_of
-from gpubench.studies.pairs import WIDE, differences_of, mixed_name
+from gpubench.studies.pairs import differences_of, mixed_name, recipe_of, wide_range
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Part, Result, Section, Table, Value
 
 Side = tuple[str, str]
@@ -84,27 +87,26 @@ def _result(
     )
     value = stats.geometric_mean([part.value for part in parts])
     trials = min(sides[best].trials for sides in models.values()), min(sides[base].trials for sides in models.values())
-    ends = min(part.value for part in parts), max(part.value for part in parts)
-    wide = ends[1] >= WIDE * ends[0]
-    much = f"{words.gain(ends[0])} to {words.times(ends[1])}" if wide else words.times(value)
+    ends = wide_range([part.value for part in parts])
     subject = f"{words.name(best[0])} in {best[1]}{' precision' * (best[1] == 'mixed')}"
-    # Of two comparisons none of which is judged alone, this one is not either.
+    # A comparison that may not be judged leaves no verdict here either.
     unlike = next((c.verdict for pair in pairs for c in pair if c.verdict == CONFLICT or c.is_unlike), "")
-    said = f"{subject} {'may train' if unlike else 'trains'} {much} as fast as {words.name(base[0])} in {base[1]}"
+    baseline, may = f"{words.name(base[0])} in {base[1]}", "undecided" if unlike else ""
+    said = words.better(subject, baseline, ends or value, may, SECONDS, verb="train")
     return words.result_of(
         groups,
         "buyer",
         _name(best),
         value,
-        said + ", depending on the model" * wide,
+        said + ", depending on the model" * bool(ends),
         baseline=_name(base),
-        verdict=unlike or ("one run" if min(trials) == 1 else "no test"),
+        verdict=unlike or words.without_test(trials),
         models=tuple(models),
         trials=trials,
-        figure=f"{words.gain(ends[0])}-{words.gain(ends[1])}" if wide else "",
+        figure=words.range_text(ends) if ends else "",
         facts=words.facts_of(groups[0]) | {"batch": " ".join(_batch(groups[1])), "precision": groups[0].precision},
         differences=tuple(dict.fromkeys(differences_of([comparison for pair in pairs for comparison in pair]))),
-        caveats=(*[f"the mean is {words.gain(value)}"] * wide, *words.caveats_of(groups)),
+        caveats=(*[f"the mean is {words.gain(value)}"] * bool(ends), *words.caveats_of(groups)),
         parts=parts,
         cases=behind(group for sides in models.values() for group in sides.values()),
     )

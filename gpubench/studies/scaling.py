@@ -6,12 +6,11 @@ from typing import Any
 
 from gpubench.analysis.compare import Compared
 from gpubench.analysis.groups import short, text_of
-from gpubench.analysis.scaling import Curve, Point, Sums, curves_of, sums_of
-from gpubench.analysis.time_to_goal import GoalCurve, Reach, goal_curves_of
+from gpubench.analysis.scaling import Curve, Point, Sums, curves_of, goal_curves_of, sums_of
 from gpubench.rows.alike import SPECIMEN, STACK
 from gpubench.studies import words
 from gpubench.studies.cases import known
-from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table
+from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table, Value, table_of_lines
 
 
 def sections(compared: Compared) -> Iterator[Section]:
@@ -32,13 +31,10 @@ def sections(compared: Compared) -> Iterator[Section]:
 def _titles(titles: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the titles; equal ones get the facts in which they differ."""
     facts = []
-    for names in known:
-        usual = {k: f"{k}={text_of(v)}" for k, v in names.items() if k not in {"params", *STACK, *SPECIMEN}}
-        facts.append(
-            usual
-            | words.settings_of(names)
-            | {k: f"{k}={text_of(names[k])}" for k in (*STACK, *SPECIMEN) if k in names}
-        )
+    for columns in known:
+        texts = {name: f"{name}={text_of(value)}" for name, value in columns.items() if name != "params"}
+        machine = {name: texts.pop(name) for name in (*STACK, *SPECIMEN) if name in texts}
+        facts.append(texts | words.settings_of(columns) | machine)  # the first ones are preferred
     return [", ".join([title, *more]) for title, more in zip(titles, words.apart(titles, facts), strict=True)]
 
 
@@ -51,27 +47,28 @@ def _curve_title(curve: Curve) -> str:
 
 def _of_curves(suite: str, curves: Sequence[Curve], titles: Sequence[str]) -> Section:
     cases = frozenset[int]().union(*(curve.cases for curve in curves))
-    results = tuple(_result(curve, title) for curve, title in zip(curves, titles, strict=True))
-    tables = tuple(_curve_table(curve, title) for curve, title in zip(curves, titles, strict=True))
-    said = results[0].said if len(results) == 1 else f"{suite}: scaling over processes"
+    results = [
+        replace(
+            _result(curve, "train", "fast"),
+            origin=f"efficiency {curve.points[-1].efficiency:.0%}",
+            facts={"title": title},
+        )
+        for curve, title in zip(curves, titles, strict=True)
+    ]
+    tables = [_curve_table(curve, title) for curve, title in zip(curves, titles, strict=True)]
+    title = f"{suite}: scaling over processes"
+    said = results[0].said if len(results) == 1 else title
     points = {title: curve.points for curve, title in zip(curves, titles, strict=True)}
     foot = "; ".join(dict.fromkeys(f"torch {curve.known['torch']}" for curve in curves))
     subtitle = "Share of perfect scaling by processes"
     chart = replace(_efficiency_chart(f"{suite} scaling efficiency", said, subtitle, points, cases), foot=foot)
-    title = f"{suite}: scaling over processes"
-    return Section("scaling", suite, title, results, tables, (chart,), cases=cases)
+    return Section("scaling", suite, title, tuple(results), tuple(tables), (chart,), cases=cases)
 
 
-def _result(curve: Curve, title: str) -> Result:
-    """Return the result of the most processes over the fewest, by rate."""
-    first, last = curve.points[0], curve.points[-1]
-    result = _scaled(curve, last.rate / first.rate, "train", "fast")
-    return replace(result, origin=f"efficiency {last.efficiency:.0%}", facts={"title": title})
-
-
-def _scaled(curve: Curve | GoalCurve, gain: float, verb: str, how: str) -> Result:
+def _result(curve: Curve, verb: str, how: str) -> Result:
     """Return a result of the most processes over the fewest."""
     first, last, card = curve.points[0], curve.points[-1], short(str(curve.known["card"]))
+    gain = last.speed / first.speed
     said = f"{last.processes} processes {verb} {words.times(gain)} as {how} as {first.processes} on {words.name(card)}"
     return Result(
         kind="scaling",
@@ -88,17 +85,20 @@ def _scaled(curve: Curve | GoalCurve, gain: float, verb: str, how: str) -> Resul
 
 
 def _curve_table(curve: Curve, title: str) -> Table:
-    columns = (
-        Column("processes", "count"),
-        Column("samples/s", "samples/s", "higher"),
-        Column(f"efficiency over {curve.base}", "share", "higher"),
-        Column("trials", "count"),
-    )
-    return Table(title, columns, tuple((p.processes, p.rate, p.efficiency, p.trials) for p in curve.points))
+    lines: list[dict[Column, Value]] = [
+        {
+            Column("processes", "count"): point.processes,
+            Column("samples/s", "samples/s", "higher"): point.speed,
+            Column(f"efficiency over {curve.points[0].processes}", "share", "higher"): point.efficiency,
+            Column("trials", "count"): point.trials,
+        }
+        for point in curve.points
+    ]
+    return table_of_lines(title, lines)
 
 
 def _efficiency_chart(
-    name: str, said: str, subtitle: str, curves: Mapping[str, Sequence[Point | Reach]], cases: frozenset[int]
+    name: str, said: str, subtitle: str, curves: Mapping[str, Sequence[Point]], cases: frozenset[int]
 ) -> Bars:
     """Return the chart of efficiency by number of processes, a group of bars per curve."""
     bar_groups = (
@@ -108,43 +108,34 @@ def _efficiency_chart(
     return Bars(words.slug(name), said, f"{subtitle}; higher is better", tuple(bar_groups), "share", cases=cases)
 
 
-def _of_goal(curve: GoalCurve) -> Section:
+def _of_goal(curve: Curve) -> Section:
     """Return the section of a published series: time to the goal and scaling efficiency by processes."""
-    facts, fewest = curve.known, curve.points[0].processes
-    suite, card = str(facts["suite"]), short(str(facts["card"]))
-    columns = (
-        Column("machines", "count"),
-        Column("processes", "count"),
-        Column("minutes", "min", "lower"),
-        Column(f"times as soon as {fewest}", "ratio", "higher"),
-        Column(f"efficiency over {fewest}", "share", "higher"),
-        Column("epochs", "count"),
-        Column("notes", note=True),
-    )
-    lines = tuple(
-        (
-            *(known(point.machines), point.processes, point.seconds / 60, curve.points[0].seconds / point.seconds),
-            *(point.efficiency, known(point.epochs), point.note),
-        )
+    known_facts, first, last = curve.known, curve.points[0], curve.points[-1]
+    lines: list[dict[Column, Value]] = [
+        {
+            Column("machines", "count"): known(point.machines),
+            Column("processes", "count"): point.processes,
+            Column("minutes", "min", "lower"): 1 / point.speed / 60,
+            Column(f"speedup over {first.processes}", "ratio", "higher"): point.speed / first.speed,
+            Column(f"efficiency over {first.processes}", "share", "higher"): point.efficiency,
+            Column("epochs", "count"): known(point.epochs),
+            Column("notes", note=True): point.note,
+        }
         for point in curve.points
-    )
-    title = f"{suite}: minutes to the goal of {facts['goal']:g} by processes, {facts['model']} on {card}"
-    table = Table("minutes to the goal", columns, lines)
-    return Section("scaling", suite, title, (_soonest(curve),), (table,), cases=curve.cases)
-
-
-def _soonest(curve: GoalCurve) -> Result:
-    """Return the result of the most processes over the fewest, by time to the goal."""
-    first, last = curve.points[0], curve.points[-1]
-    result = _scaled(curve, first.seconds / last.seconds, "reach the goal", "soon")
+    ]
+    result = _result(curve, "reach the goal", "soon")
     name, subtitle = f"{result.suite} goal efficiency", "Share of perfect scaling to the goal, as published"
-    return replace(
+    result = replace(
         result,
         origin=f"to the goal, efficiency {last.efficiency:.0%}",
         differences=("published", *(["schedules differ"] if curve.recipes > 1 else [])),
         charts=(_efficiency_chart(name, result.said, subtitle, {result.place: curve.points}, curve.cases),),
         source="; ".join(curve.sources),
     )
+    goal = f"minutes to the goal of {known_facts['goal']:g} by processes"
+    title = f"{result.suite}: {goal}, {known_facts['model']} on {result.place}"
+    tables = (table_of_lines("minutes to the goal", lines),)
+    return Section("scaling", result.suite, title, (result,), tables, cases=curve.cases)
 
 
 def _sums_title(sums: Sums) -> str:
@@ -154,37 +145,30 @@ def _sums_title(sums: Sums) -> str:
 
 
 def _of_sums(sums: Sums, title: str) -> Section:
-    columns = (
-        Column("processes", "count"),
-        Column("of"),
-        Column("size", "bytes"),
-        Column("fastest"),
-        Column("seconds", "s", "lower"),
-        Column("busbw", "GB/s", "higher"),
-    )
-    lines = []
-    for line in sums.lines:
-        what, fastest = line.what.replace("message", "one message"), f"{line.algorithm}{', fused' * line.fused}"
-        lines.append((line.processes, what, line.bytes, fastest, line.seconds, line.busbw))
-    largest = max(sums.lines, key=lambda line: line.busbw)
-    count, speed = largest.processes, f"{largest.busbw:.3g} GB/s"
+    """Return the section of the all-reduces: the fastest algorithm for each size."""
+    lines: list[dict[Column, Value]] = [
+        {
+            Column("processes", "count"): line.processes,
+            Column("of"): line.what.replace("message", "one message"),
+            Column("size", "bytes"): line.bytes,
+            Column("fastest"): f"{line.algorithm}{', fused' * line.fused}",
+            Column("seconds", "s", "lower"): line.seconds,
+            Column("busbw", "GB/s", "higher"): line.busbw,
+        }
+        for line in sums.lines
+    ]
+    suite, largest = str(sums.known["suite"]), max(sums.lines, key=lambda line: line.busbw)
+    count, bandwidth = largest.processes, f"{largest.busbw:.3g} GB/s"
     result = Result(
         kind="scaling",
-        suite=str(sums.known["suite"]),
+        suite=suite,
         subject=f"{largest.algorithm} all-reduce",
         value=largest.busbw,
         models=("all-reduce",),
-        said=f"The fastest all-reduce of {count} processes moves {speed} ({largest.algorithm})",
+        said=f"The fastest all-reduce of {count} processes moves {bandwidth} ({largest.algorithm})",
         origin=f"{count} processes",
-        figure=speed,
+        figure=bandwidth,
         place=short(str(sums.known["card"])),
         cases=sums.cases,
     )
-    return Section(
-        "scaling",
-        str(sums.known["suite"]),
-        title,
-        (result,),
-        (Table("all-reduces", columns, tuple(lines)),),
-        cases=sums.cases,
-    )
+    return Section("scaling", suite, title, (result,), (table_of_lines("all-reduces", lines),), cases=sums.cases)

@@ -1,8 +1,11 @@
-"""Words for results: names, ratios, numbers of runs, caveats, titles, and the facts in which results differ."""
+"""Texts of results: ratios, times, names, numbers of runs, caveats, titles, and the facts in which results differ.
+
+Every study uses it; `show` uses some of its functions.
+"""
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -53,6 +56,11 @@ def times(value: float) -> str:
     return f"{gain(value)} times"
 
 
+def range_text(ends: tuple[float, float]) -> str:
+    """Return two ratios as `1.08-4.34`."""
+    return f"{gain(ends[0])}-{gain(ends[1])}"
+
+
 def name(text: str, width: int = NAME) -> str:
     """Return a name without control characters; the middle of a long one is cut."""
     return shortened(text, width)
@@ -89,6 +97,11 @@ def runs(trials: tuple[int, int]) -> str:
     return f"{one} and {other} runs" if one != other else "1 run each" if one == 1 else f"{one} runs per side"
 
 
+def without_test(trials: tuple[int, int]) -> str:
+    """Return the reason for no verdict where nothing is tested, from the fewest runs of each side."""
+    return "one run" if min(trials) == 1 else "no test"
+
+
 def basis(result: Result) -> str:
     """Return suite, models, settings, runs, interval and caveats of a result, in words."""
     words = [result.suite, result.on, *result.settings[:2]]
@@ -111,12 +124,23 @@ def sides_of(result: Result, unit: str) -> str:
         return ""
     sides = [geometric_mean([getattr(part, side) for part in result.parts]) for side in ("subject", "baseline")]
     if unit == "s":
-        seconds, unit = (3600, "h") if max(sides) >= 7200 else (60, "min") if max(sides) >= 120 else (1, "s")
+        seconds, unit = time_unit(max(sides))
         sides = [side / seconds for side in sides]
     if unit == "share":
         return "/".join(f"{100 * side:.1f}" for side in sides) + "%"
     texts = "/".join(f"{side:,.0f}" if side >= 10 else f"{side:.1f}" for side in sides)
     return f"{texts} {unit}" if unit in {"h", "min", "s"} else texts
+
+
+def time_unit(seconds: float) -> tuple[int, str]:
+    """Return the unit in which a time is shown: its seconds and its name."""
+    return (3600, "h") if seconds >= 7200 else (60, "min") if seconds >= 180 else (1, "s")
+
+
+def time(seconds: float, whole: float | None = None) -> str:
+    """Return a time with three digits, such as `2.37 h`: in the unit of the whole of which it is a part, if given."""
+    unit, unit_name = time_unit(whole or seconds)
+    return f"{seconds / unit:.3g} {unit_name}"
 
 
 def author(source: str) -> str:
@@ -218,17 +242,12 @@ def title_of(groups: Sequence[Group]) -> str:
     parts = [f"{length} of {data}" if length and data else length or data]
     parts += [f"{common('weights')} weights" if common("weights") else "", common("mode")]
     parts[-1] += f" by {author(common('source'))}" if common("source") else ""
-    parts += [f"{processes} processes" if processes not in {"", "1"} else "", *_unusual(groups)]
-    return shown(f"{common('suite')}: {', '.join(part for part in parts if part)}")
-
-
-def _unusual(groups: Sequence[Group]) -> Iterator[str]:
-    """Yield the shared parameters that differ from the suite's defaults."""
+    parts += [f"{processes} processes" if processes not in {"", "1"} else ""]
     first = groups[0]
     usual = _usual(first.suite, first.number("suite_version"), first.model, first.params)
-    for name, value in sorted(shared_params(groups).items()):
-        if usual and usual.get(name) != value and name != "epochs":
-            yield f"{name}={value}"
+    unusual = {name: value for name, value in shared_params(groups).items() if usual.get(name) != value}
+    parts += [f"{name}={unusual[name]}" for name in sorted(unusual) if usual and name != "epochs"]
+    return shown(f"{common('suite')}: {', '.join(part for part in parts if part)}")
 
 
 def shared_params(groups: Sequence[Group]) -> dict[str, str]:
@@ -280,25 +299,22 @@ def marks_of(groups: Iterable[Group], what: str = "") -> list[str]:
 
 def caveats_of(groups: Sequence[Group]) -> tuple[str, ...]:
     """Return the caveats of figures that are computed from these groups."""
-    contradicting = [f"{group.model}: {group.contradicting}" for group in groups if group.contradicting]
-    return *marks_of(groups, "runs "), *remarks_of(groups), *dict.fromkeys(contradicting)
-
-
-def marked(marks: Mapping[str, int], total: int, what: str = "") -> list[str]:
-    """Return how many of `total` have each mark, in words."""
-    return [f"{count} of {total} {what}{MARKED.get(mark, mark)}" for mark, count in sorted(marks.items())]
-
-
-def remarks_of(groups: Iterable[Group]) -> list[str]:
-    """Return the reasons in the rows of some of these groups but not of all, with the models."""
     reasons = {id(group): (group.model, group.reason.split("; ") if group.reason else []) for group in groups}
-    shared = set.intersection(*(set(texts) for _, texts in reasons.values())) if reasons else set()
+    # What all rows state is no difference between them.
+    shared = set.intersection(*(set(texts) for _, texts in reasons.values()))
     models: dict[str, dict[str, None]] = defaultdict(dict)
     for model, texts in reasons.values():
         for text in texts:
             if text not in shared:
                 models[text][model] = None
-    return [f"{listed(names)}: {text}" for text, names in models.items()]
+    remarks = [f"{listed(names)}: {text}" for text, names in models.items()]
+    contradicting = [f"{group.model}: {group.contradicting}" for group in groups if group.contradicting]
+    return *marks_of(groups, "runs "), *remarks, *dict.fromkeys(contradicting)
+
+
+def marked(marks: Mapping[str, int], total: int, what: str = "") -> list[str]:
+    """Return how many of `total` have each mark, in words."""
+    return [f"{count} of {total} {what}{MARKED.get(mark, mark)}" for mark, count in sorted(marks.items())]
 
 
 def origin(groups: Sequence[Group]) -> str:

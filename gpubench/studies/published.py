@@ -1,7 +1,6 @@
-"""Accuracy by epoch, hours by image size, and published runs beside the runs that their authors compare them with.
+"""Long trainings: accuracy by epoch, hours by image size, and a published run beside those that its authors name.
 
-A work is the rows of one `session` that name the study `published`. Its authors' rows have the source of the first
-row. The other rows are from other machines, so no result here has a verdict.
+Most of the rows are published; the first two also show trainings that gpubench ran. `answer` calls it.
 """
 
 from collections import Counter, defaultdict
@@ -10,21 +9,16 @@ from typing import Any
 
 from gpubench.analysis.compare import Compared
 from gpubench.analysis.groups import Group, dicts_of, short
-from gpubench.analysis.scaling import cases_of
-from gpubench.analysis.time_to_goal import PLAUSIBLE_SECONDS
-from gpubench.printed import duration
+from gpubench.analysis.scaling import PLAUSIBLE_SECONDS, cases_of
 from gpubench.rows.params import params_of
 from gpubench.rows.table import Epoch, epochs_in, hours_by_size, stages_in, table_of
 from gpubench.studies import words
 from gpubench.studies.cases import behind, known
-from gpubench.studies.section import Column, Result, Section, Table, Value
+from gpubench.studies.section import Column, Result, Section, Table, Value, table_of_lines
 from gpubench.suite.trial import TRAINED
 
 NAMES = {"top5": "top-5", "top1": "top-1"}
 """Accuracies of an epoch, the preferred one first."""
-STUDY = "published"
-SECONDS, MINUTES = 180, 7200
-"""Times in seconds: shorter ones are shown in s, in min below MINUTES, else in h."""
 Row = Mapping[str, Any]
 Best = tuple[str, Epoch, float]
 """The name of an accuracy, its best epoch and value."""
@@ -67,21 +61,23 @@ def _where(group: Group) -> str:
 
 
 def _epoch_table(name: str, epochs: Sequence[Epoch]) -> Table:
-    columns = (
-        Column("epoch", "count"),
-        Column("hours", "h", places=4),
-        *(Column(NAMES[quality], "share", "higher", places=2) for quality in reversed(NAMES)),
-        Column("pixels", "count"),
-    )
-    return Table(
-        name, columns, tuple((epoch.number, epoch.hours, epoch.top1, epoch.top5, epoch.size) for epoch in epochs)
-    )
+    lines: list[dict[Column, Value]] = [
+        {
+            Column("epoch", "count"): epoch.number,
+            Column("hours", "h", places=4): epoch.hours,
+            Column("top-1", "share", "higher", places=2): epoch.top1,
+            Column("top-5", "share", "higher", places=2): epoch.top5,
+            Column("pixels", "count"): epoch.size,
+        }
+        for epoch in epochs
+    ]
+    return table_of_lines(name, lines)
 
 
 def _epoch_result(group: Group, best: Best) -> Result:
     """Return the best accuracy, and after how many hours it was reached."""
     quality, epoch, share = best
-    when = f"after epoch {epoch.number}, {_time_text(epoch.hours, epoch.hours)},"
+    when = f"after epoch {epoch.number}, {words.time(3600 * epoch.hours)},"
     subject = f"{quality} {when} {group.model} on {_where(group)}"
     said = f"{group.model} has {share:.1%} {quality} {when} on {_where(group)}"
     return words.result_of([group], "epochs", subject, share, said, origin=group.precision, figure=f"{share:.1%}")
@@ -100,60 +96,54 @@ def stage_sections(compared: Compared) -> Iterator[Section]:
 
 
 def _stage_result(group: Group, stages: Sequence[tuple[int, float]]) -> Result:
-    hours = group.median / 3600
-    parts = ", ".join(f"{_time_text(spent, hours)} at {size} px" for size, spent in stages)
-    whole = _time_text(hours, hours)
-    said = f"{group.model} in {group.precision} takes {whole} on {_where(group)}: {parts}"
+    whole = group.median
+    parts = ", ".join(f"{words.time(3600 * hours, whole)} at {size} px" for size, hours in stages)
+    said = f"{group.model} in {group.precision} takes {words.time(whole)} on {_where(group)}: {parts}"
     origin = f"{group.precision}, {len(stages)} image sizes"
     subject = f"{group.model} on {_where(group)}"
-    return words.result_of([group], "stages", subject, hours, said, origin=origin, figure=whole)
+    return words.result_of([group], "stages", subject, whole / 3600, said, origin=origin, figure=words.time(whole))
 
 
 def published_sections(compared: Compared) -> Iterator[Section]:
-    """Yield a section per work; only for the metric seconds."""
+    """Yield a section for each publication: its runs beside those that its authors compare them with; only for seconds.
+
+    A publication is the rows of one `session` that name this study. Its authors' rows have the source of the first row.
+    The other rows are from other machines, so no result has a verdict.
+    """
     if not compared.is_usual:
         return
     rows = compared.frame[(compared.frame["mode"] == "published") & (compared.frame["status"] == "ok")]
-    rows = rows[rows["studies"].isin([text for text in rows["studies"].unique() if STUDY in str(text).split()])]
-    for (suite, _), work in rows.groupby(["suite", "session"], sort=False):
-        lines, cases = dicts_of(work), cases_of(work)
+    rows = rows[rows["studies"].isin([text for text in rows["studies"].unique() if "published" in str(text).split()])]
+    for (suite, _), publication in rows.groupby(["suite", "session"], sort=False):
+        lines, cases = dicts_of(publication), cases_of(publication)
         title = f"{suite}: {words.author(lines[0]['source'])} beside other published runs"
-        results = (*_sooner(lines, cases), *_gains(lines, cases))
-        yield Section(STUDY, str(suite), title, results, (_table(lines),), cases=cases)
+        results = (*_against_others(lines, cases), *_stated_gains(lines, cases))
+        yield Section("published", str(suite), title, results, (_table(lines),), cases=cases)
 
 
-def _sooner(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
-    """Compare each published run of others with the author's run of the same model, or else with the fastest."""
+def _against_others(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
+    """Compare each run of others with the authors' run of the same model, or else with their fastest."""
     timed = [line for line in lines if PLAUSIBLE_SECONDS[0] <= line["seconds"] <= PLAUSIBLE_SECONDS[1]]
     authors = [line for line in timed if line["source"] == lines[0]["source"]]
     for other in timed:
-        same = [line for line in authors if line["model"] == other["model"]] or authors
-        if other in authors or not same:
+        same_model = [line for line in authors if line["model"] == other["model"]] or authors
+        if other in authors or not same_model:
             continue
-        best = min(same, key=lambda line: float(line["seconds"]))
+        best = min(same_model, key=lambda line: float(line["seconds"]))
         gain = other["seconds"] / best["seconds"]
-        said = f"{best['model']} takes {_time(best)} on {words.name(_machines(best))}, {words.times(gain)} as soon as"
-        named = "" if best["model"] == other["model"] else f"{other['model']} on "
-        theirs = f"{named}{_machines(other)}"
+        baseline = _machines(other) if best["model"] == other["model"] else f"{other['model']} on {_machines(other)}"
         accuracies = [_accuracy(line) for line in (best, other)]
-        yield Result(
-            kind=STUDY,
-            suite=str(best["suite"]),
-            subject=_machines(best),
-            baseline=theirs,
-            value=gain,
-            verdict="one run",
-            models=(str(best["model"]),),
-            trials=(1, 1),
-            said=f"{said} {_time(other)} of {words.author(other['source'])} on {words.name(theirs)}",
-            origin=" against ".join(accuracies) if all(accuracies) else "",
-            facts={"other": words.author(other["source"])},
-            cases=cases,
-            source=words.author(best["source"]),
+        said = (
+            f"{best['model']} takes {words.time(best['seconds'])} on {words.name(_machines(best))} against"
+            f" {words.time(other['seconds'])} of {words.author(other['source'])} on {words.name(baseline)}:"
+            f" {words.times(gain)} as fast"
         )
+        more = {"origin": " against ".join(accuracies) if all(accuracies) else "", "trials": (1, 1)}
+        facts = {"other": words.author(other["source"])}
+        yield _result(best, cases, _machines(best), baseline, gain, said, verdict="one run", facts=facts, **more)
 
 
-def _gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
+def _stated_gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
     """Yield speedups that were published without times, from tables with `what`, `times` and `baseline`."""
     for line in lines:
         for stated in table_of(line["table"]):
@@ -165,44 +155,39 @@ def _gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
             if 0 < gain < PLAUSIBLE_SECONDS[1]:
                 model, place = str(line["model"]), _machines(line)
                 said = f"{model} on {place} is up to {words.times(gain)} as fast with {what} as with {baseline}"
-                yield Result(
-                    kind=STUDY,
-                    suite=str(line["suite"]),
-                    subject=f"{model} with {what}",
-                    baseline=baseline,
-                    value=gain,
-                    models=(model,),
-                    said=said,
-                    place=place,
-                    caveats=("published without times",),
-                    cases=cases,
-                    source=words.author(line["source"]),
-                )
+                more = {"place": place, "caveats": ("published without times",)}
+                yield _result(line, cases, f"{model} with {what}", baseline, gain, said, **more)
+
+
+def _result(
+    line: Row, cases: frozenset[int], subject: str, baseline: str, gain: float, said: str, **more: Any
+) -> Result:
+    """Return a result of the authors' run in `line`; `more` are further fields of it."""
+    about = {"models": (str(line["model"]),), "cases": cases, "source": words.author(line["source"])}
+    return Result("published", str(line["suite"]), subject, gain, said, baseline, **about, **more)
 
 
 def _table(lines: Sequence[Row]) -> Table:
-    columns = (
-        Column("model"),
-        Column("machines"),
-        Column("by"),
-        Column("minutes", "min", "lower"),
-        Column("accuracy", "share", "higher"),
-        Column("top-5", "share", "higher"),
-        Column("images per step", "count"),
-        Column("epochs", "count"),
-        Column("dollars", "dollars", "lower"),
-        Column("notes", note=True),
+    return table_of_lines(
+        "published", [_table_line(line) for line in lines if line["seconds"] > 0 or line["accuracy"] > 0]
     )
-    table: list[tuple[Value, ...]] = []
-    for line in lines:
-        if not (line["seconds"] > 0 or line["accuracy"] > 0):
-            continue
-        stated = params_of(line["params"]).get("global_batch", "")
-        images = float(stated) if stated.isdecimal() else float(line["batch_size"] * line["processes"])
-        figures = (line["seconds"] / 60, line["accuracy"], line["top5"], images, line["epochs"], line["dollars"])
-        names = (str(line["model"]), _machines(line), words.author(line["source"]))
-        table.append((*names, *(known(float(figure)) for figure in figures), str(line["reason"])))
-    return Table("published", columns, tuple(table))
+
+
+def _table_line(line: Row) -> dict[Column, Value]:
+    stated = params_of(line["params"]).get("global_batch", "")
+    images = float(stated) if stated.isdecimal() else float(line["batch_size"] * line["processes"])
+    return {
+        Column("model"): str(line["model"]),
+        Column("machines"): _machines(line),
+        Column("by"): words.author(line["source"]),
+        Column("minutes", "min", "lower"): known(line["seconds"] / 60),
+        Column("accuracy", "share", "higher"): known(line["accuracy"]),
+        Column("top-5", "share", "higher"): known(line["top5"]),
+        Column("images per step", "count"): known(images),
+        Column("epochs", "count"): known(line["epochs"]),
+        Column("dollars", "dollars", "lower"): known(line["dollars"]),
+        Column("notes", note=True): str(line["reason"]),
+    }
 
 
 def _machines(line: Row) -> str:
@@ -211,18 +196,6 @@ def _machines(line: Row) -> str:
     return f"{many}{short(str(line['card']))}"
 
 
-def _time(line: Row) -> str:
-    seconds = float(line["seconds"])
-    if seconds < SECONDS:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 60:.3g} min" if seconds < MINUTES else f"{seconds / 3600:.3g} h"
-
-
 def _accuracy(line: Row) -> str:
     share, name = (line["accuracy"], "") if line["accuracy"] > 0 else (line["top5"], " top-5")
     return f"{share:.1%}{name}" if share > 0 else ""
-
-
-def _time_text(hours: float, whole_hours: float) -> str:
-    """Return a part of a run as `0.47 h`, and of a run below an hour as `1 min 57 s`."""
-    return f"{hours:.3g} h" if whole_hours >= 1 else duration(hours * 3600)
