@@ -29,7 +29,7 @@ class Point:
     speed: float
     """Samples per second, or 1 / seconds to the goal."""
     efficiency: float
-    """Speed per process, relative to that of the fewest processes: 1 is perfect scaling."""
+    """Speed per process, relative to the point with the fewest processes: 1 is perfect scaling."""
     epochs: float
     trials: int
     note: str
@@ -80,7 +80,7 @@ class Sums:
 def curves_of(frame: pd.DataFrame) -> list[Curve]:
     """Return a curve for each case that ran with two numbers of processes or more.
 
-    The rows, of any suite, are those of `groups.completed` and `compare.once`.
+    `frame` has rows of any suite, from `groups.completed` and `compare.once`.
     """
     rate = frame["samples_per_second"]
     ok = frame[(frame["status"] == "ok") & (rate > 0) & (rate < math.inf) & (frame["mode"] != "published")]
@@ -104,8 +104,9 @@ def goal_curves_of(frame: pd.DataFrame) -> list[Curve]:
     for names, series in rows.groupby([*SERIES, "goal"], dropna=False, sort=False):
         if series["processes"].nunique() > 1:
             shared = dict(zip([*SERIES, "goal"], names, strict=True))
-            more = {"sources": tuple(dict.fromkeys(series["source"])), "recipes": series["params"].nunique()}
-            curves.append(Curve(shared, _points(series, "seconds"), cases_of(series), **more))
+            points, sources = _points(series, "seconds"), tuple(dict.fromkeys(series["source"]))
+            recipes = series["params"].nunique()
+            curves.append(Curve(shared, points, cases_of(series), sources=sources, recipes=recipes))
     return curves
 
 
@@ -136,10 +137,10 @@ def cases_of(rows: pd.DataFrame) -> frozenset[int]:
 
 
 def alike_rows(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Yield rows of one card and stack that agree in `keys`, with all columns that they agree in.
+    """Yield the rows of one card and stack that agree in `keys`, and the values in which they agree.
 
-    A session with several numbers of processes is not joined with others. Sessions with one number each, as with
-    several machines, are joined where their stack is the same.
+    A session with several numbers of processes is not joined with others. Sessions with one number each, as on
+    several machines, are joined if their stack is the same.
     """
     rows = rows[rows["processes"].between(1, MOST_PROCESSES)]
     # The link depends on the number of processes: one process has none.
@@ -152,12 +153,12 @@ def alike_rows(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[s
 
 
 def is_count(text: str) -> bool:
-    """Return whether a parameter is a whole number that can be a count."""
+    """Return whether a parameter is a whole number of plausible size."""
     return text.isdecimal() and len(text) <= len(str(MOST_PROCESSES))
 
 
 def _step_of(rows: pd.DataFrame, batch: float) -> tuple[str, float]:
-    """Return (number type of the gradients sent, samples per step of one process), from the rows' tables."""
+    """Return the number type of the gradients sent, and the samples per step of one process, from the rows' tables."""
     for text in rows["table"]:
         for line in table_of(text):
             try:
@@ -187,7 +188,7 @@ def sums_of(frame: pd.DataFrame) -> list[Sums]:
 
 
 def _sums_in(row: "pd.Series[Any]") -> Iterator[tuple[tuple[Any, ...], float, float]]:
-    """Yield (key of the line, seconds, busbw) of each complete line of the row's table."""
+    """Yield the key, the seconds and the busbw of each complete line of the row's table."""
     for line in table_of(row["table"]):
         try:
             what = (str(line["algorithm"]), bool(line["fusion_bytes"]), str(line["what"]), int(number(line["bytes"])))

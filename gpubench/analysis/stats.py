@@ -26,7 +26,7 @@ SMALLEST = math.log(1 + MINIMUM_EFFECT)
 EQUIVALENCE = 0.9
 """Level of the interval that must be within the minimum effect for `same`: two one-sided tests at 5%."""
 WIDEST = 150.0
-"""Limit of an interval of logarithms, so that its exponential is a finite number."""
+"""Limit for the ends of an interval of logarithms, so that their exponentials are finite."""
 DECIDING_TRIALS = 6
 """With fewer trials per side the Mann-Whitney test cannot decide after Holm's correction."""
 BETWEEN_SPECIMENS_SD = 0.02
@@ -70,7 +70,7 @@ other specimens of their cards may not."""
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of two medians with its 95% interval (None where there are too few trials for one)."""
+    """A ratio of two medians with its 95% interval; `low` and `high` are None if there are too few trials for one."""
 
     value: float
     low: float | None = None
@@ -82,11 +82,11 @@ class Ratio:
     decisive: tuple[float, float] | None = None
     """The interval that decides `faster` and `slower`: the 95% one, or a wider one of specimens or unlike sides."""
     specimens: int = 0
-    """Specimens on the smaller side, where the interval includes their spread; 0 inside one session."""
+    """Specimens on the smaller side, if the interval includes their spread; 0 inside one session."""
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Both ends of the 95% interval; None where there are none."""
+        """The 95% interval; None if there is none."""
         return (self.low, self.high) if self.low and self.high else None
 
     @property
@@ -94,25 +94,27 @@ class Ratio:
         """The inverse ratio."""
         intervals = (self.interval, self.narrow, self.decisive)
         wide, narrow, decisive = ((1 / ends[1], 1 / ends[0]) if ends else None for ends in intervals)
-        return Ratio(1 / self.value, *(wide or (None, None)), self.p, narrow, decisive, self.specimens)
+        low, high = wide or (None, None)
+        return Ratio(1 / self.value, low, high, self.p, narrow, decisive, self.specimens)
 
 
 def ratio(a: Sequence[float], b: Sequence[float], *, until: bool = False) -> Ratio:
-    """Return the median of `a` over median of `b`, with a 95% interval where each side has two values or more.
+    """Return the median of `a` over the median of `b`, with a 95% interval if each side has two values or more.
 
     Both sides are trials of one specimen in one session; for others see `specimens_ratio`.
 
-    The interval inverts the Mann-Whitney test on log values (Hodges and Lehmann 1963). Up to 3 values a side no such
-    interval has 95%, and Welch's t on log values gives a wide one. Where the sides are unlike, which the test assumes
-    they are not, the interval includes Welch's. With `until` the number of rounds depended on the results, and all
-    error rates are divided by OPTIONAL_STOPPING.
+    The interval inverts the Mann-Whitney test on log values (Hodges and Lehmann 1963). With up to 3 values per side no
+    such interval has 95%; Welch's t on log values gives a wide one. The test assumes that both sides scatter alike; if
+    they do not, the interval includes Welch's. `until`: the number of rounds depended on the results, so all error
+    rates are divided by OPTIONAL_STOPPING.
     """
     value = median(a) / median(b)
     if min(len(a), len(b)) < 2:
         return Ratio(value)
     level = confidence(until)
     differences = ranks.log_differences(a, b)
-    alike, sides = _are_alike(a, b), [side_of([math.log(value) for value in values]) for values in (a, b)]
+    alike = _are_alike(a, b)
+    sides = side_of([math.log(value) for value in a]), side_of([math.log(value) for value in b])
 
     def interval(level: float) -> tuple[float, float]:
         by_ranks = ranks.shift_interval(differences, len(a), len(b), level)
@@ -129,7 +131,7 @@ def ratio(a: Sequence[float], b: Sequence[float], *, until: bool = False) -> Rat
 
 
 def _are_alike(a: Sequence[float], b: Sequence[float]) -> bool:
-    """Return whether two sides scatter alike, by their median absolute deviations, and have as many trials, about."""
+    """Return whether two sides have similar median absolute deviations and similar numbers of trials."""
     counts, spreads = (len(a), len(b)), [median([abs(x / median(side) - 1) for x in side]) for side in (a, b)]
     return max(spreads) <= UNLIKE_SPREADS * min(spreads) and max(counts) <= UNLIKE_COUNTS * min(counts)
 
@@ -155,14 +157,14 @@ def side_of(values: Sequence[float]) -> Side:
 
 
 def _t_interval(a: Side, b: Side, level: float) -> tuple[float, float]:
-    """Return Welch's interval of the difference of two sides."""
+    """Return Welch's interval for the difference of two sides."""
     between, total, freedom = welch(a, b)
     half = t_quantile(freedom, (1 + level) / 2) * total
     return between - half, between + half
 
 
 def welch(a: Side, b: Side) -> tuple[float, float, float]:
-    """Return (difference, its standard error, degrees of freedom by Welch and Satterthwaite)."""
+    """Return the difference, its standard error, and the degrees of freedom by Welch and Satterthwaite."""
     total = a.variance + b.variance
     if total == 0:
         return a.middle - b.middle, 0.0, math.inf
@@ -191,10 +193,10 @@ def t_tails(freedom: float, t: float) -> float:
 def specimens_ratio(a: Values, b: Values, *, paired: bool = False) -> Ratio:
     """Return the ratio of two cards, each with the values of trials of one or more specimens.
 
-    A side of MEASURED_FROM specimens or more has their measured spread; a smaller one has LARGEST_BETWEEN_SD. The
-    deciding interval has level ACROSS. In it a side of fewer than DECIDING_SPECIMENS has LARGEST_BETWEEN_SD, not
-    divided by their number: they may all be of one kind. One specimen with one trial gives no interval.
-    With `paired`, the same specimens ran both sides, and the spread is that of their ratios.
+    The spread of a side with MEASURED_FROM specimens or more is measured; of a smaller one it is LARGEST_BETWEEN_SD.
+    The deciding interval has level ACROSS. For it, a side of fewer than DECIDING_SPECIMENS has LARGEST_BETWEEN_SD, not
+    divided by their number, because they may all be of one kind. One specimen with one trial gives no interval.
+    `paired`: the same specimens ran both sides, and the spread is that of their ratios.
     """
     value = median(map(median, a)) / median(map(median, b))
     if _lone_trial(a, b):
@@ -219,7 +221,7 @@ def specimens_p_above(a: Values, b: Values, limit: float, *, paired: bool = Fals
 
 
 def p_above(a: Sequence[float], b: Sequence[float], limit: float, *, until: bool = False) -> float:
-    """Return the one-sided p value that the ratio of one session is at most `limit`; 1 with one trial a side."""
+    """Return the one-sided p value that the ratio of one session is at most `limit`; 1 with one trial per side."""
     if min(len(a), len(b)) < 2:
         return 1.0
     scaled = [value / limit for value in a]
@@ -230,7 +232,7 @@ def p_above(a: Sequence[float], b: Sequence[float], limit: float, *, until: bool
 
 
 def _lone_trial(a: Values, b: Values) -> bool:
-    """Return whether a side has too few specimens to measure their spread, and none with two trials."""
+    """Return whether a side has too few specimens to measure their spread, and no specimen with two trials."""
     return any(len(side) < MEASURED_FROM and max(map(len, side)) < 2 for side in (a, b))
 
 
@@ -288,7 +290,7 @@ def verdict(r: Ratio, adjusted_p: float | None, trials: int) -> Verdict:
 
 
 def _beyond(low: float, high: float) -> bool:
-    """Return whether a whole interval is beyond the minimum effect, on either side of 1."""
+    """Return whether an interval is entirely beyond the minimum effect, on either side of 1."""
     return math.log(low) > SMALLEST or math.log(high) < -SMALLEST
 
 
@@ -339,7 +341,7 @@ def pooled_ratio(a: Sequence[Rounds], b: Sequence[Rounds], *, until: bool = Fals
     """Return the geometric mean of the ratios of several models, all of one session, with a 95% interval.
 
     The models of a side share the noise of their round. So the unit is the round: the mean of the logs over the models
-    of a side. No interval where the models have fewer than two rounds in common.
+    of a side. There is no interval if the models have fewer than two rounds in common.
     """
     value = geometric_mean([median(x.values()) / median(y.values()) for x, y in zip(a, b, strict=True)])
     sides = []
@@ -353,9 +355,9 @@ def pooled_ratio(a: Sequence[Rounds], b: Sequence[Rounds], *, until: bool = Fals
 
 
 def mean_of_alike(ratios: Sequence[Ratio]) -> Ratio:
-    """Return the geometric mean of ratios whose errors may be equal, as those of two specimens may be in all cases.
+    """Return the geometric mean of ratios whose errors may be equal, as for several cases of the same two specimens.
 
-    Its interval is the mean of theirs; there is none where one of them has none.
+    Its interval is the mean of their intervals; there is none if one of them has none.
     """
     value = geometric_mean([r.value for r in ratios])
     intervals = [r.interval for r in ratios if r.interval]

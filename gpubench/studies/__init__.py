@@ -5,6 +5,6 @@ calls all studies and puts their results in order; `show` renders them. To add o
 `answer.STUDIES` and `section.ASKED`, and in `suite.suite.STUDIES` if suites may declare it.
 
 `words` and `cases` have what several studies share. `bound` and `listed_peaks` belong to `roofline`; `submit` uses them
-too. `cards` ranks cards by published figures, `ranked_cases` makes the contents of the site, `fit` judges whether a step
-fits a card. Imports `analysis`.
+too. `cards` ranks cards by published figures, `ranked_cases` makes the contents of the site, `fit` judges whether a
+step fits a card. Imports `analysis`.
 """

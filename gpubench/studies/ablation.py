@@ -12,7 +12,7 @@ from gpubench.analysis.matching import PLAIN
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.verdicts import Comparison, groups_in
 from gpubench.studies import words
-from gpubench.studies.cases import behind, cases_table, evidence_table, known
+from gpubench.studies.cases import cases_table, evidence_table, known
 from gpubench.studies.pairs import compares_more, is_change, pair_result
 from gpubench.studies.section import (
     Bar,
@@ -38,16 +38,13 @@ def sections(compared: Compared) -> Iterator[Section]:
             continue
         title = words.title_of(workload.cases)
         of_pairs = [cases_table(workload.cases, metric), evidence_table(workload.groups, metric)]
-        yield Section(
+        yield words.section_of(
+            workload.cases,
             "ablation",
-            changes[0].subject.suite,
-            title,
-            tuple(_result(c, metric) for c in changes),
-            (_table(changes, workload, metric), *([] if compares_more(workload) else of_pairs)),
-            (_chart(changes, title, metric),),
+            results=[_result(c, metric) for c in changes],
+            tables=(_table(changes, workload, metric), *([] if compares_more(workload) else of_pairs)),
+            charts=(_chart(changes, title, metric),),
             left_out=workload.left_out,
-            recipe=words.recipe_of(workload.cases),
-            cases=behind(workload.cases),
         )
 
 
@@ -104,13 +101,13 @@ def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
         tuple(bar_groups),
         "ratio",
         reference=1.0,
-        foot=words.origin(groups),
-        cases=behind(groups),
+        foot=words.chart_foot(groups),
+        cases=words.behind(groups),
     )
 
 
 def _evidence(change: Group, plain: Group) -> str:
-    """Return the figure that changed most between the two, of those that usually explain a difference."""
+    """Return the figure that explains most probably why a change is not faster; empty if that is the epochs."""
     if change.processes != plain.processes:
         rates = f"{_rate(change.samples_per_second)} against {_rate(plain.samples_per_second)} samples/s"
         threads = f", threads={change.number('threads'):.0f} per process instead of {plain.number('threads'):.0f}"

@@ -1,4 +1,7 @@
-"""Build the answer to a question about rows: the sections of all studies (STUDIES), and all results in order."""
+"""Builds the answer to a question about rows: calls all studies (STUDIES) and puts their results in order.
+
+The commands, the library and the site call it.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +29,7 @@ STUDIES: dict[str, Callable[[Compared], Iterator[Section]]] = {
     "roofline": roofline.sections,
 }
 CLOSE = 0.1
-"""Accepted relative difference between a projection without an interval and full runs."""
+"""A projection without an interval contradicts full runs if it differs from them by more than this share."""
 HOLM = "p < 0.05 after Holm's correction over all ratios here"
 RULE = (
     f"Faster or slower needs {HOLM}, and an interval of the ratio (95%; 99% between specimens or sessions and where the"
@@ -86,7 +89,7 @@ def count_files(paths: Sequence[Path]) -> int:
 
 
 def _own_cases(compared: Compared) -> dict[int, int]:
-    """Return for each case that was measured on a card, and not published, the number of its newest session."""
+    """Return the number of the newest session of each case that was measured on a card, and not published."""
     rows = compared.frame[(compared.frame["source"] == "") & (compared.frame["device"] != "cpu")]
     numbers = {session: number for number, session in enumerate(rows["session"].unique(), start=1)}
     cases = rows.drop_duplicates(["case", "session"])
@@ -103,7 +106,7 @@ def _finished(sections: Sequence[Section], own_cases: Mapping[int, int]) -> list
     results = _contradicting(results)
     settings = words.apart([_names(result) for result in results], [result.facts for result in results])
     names: Counter[str] = Counter()
-    complete = iter([_told(result, facts, names) for result, facts in zip(results, settings, strict=True)])
+    complete = iter([_completed(result, facts, names) for result, facts in zip(results, settings, strict=True)])
     finished = [
         replace(
             section,
@@ -147,7 +150,8 @@ def _recipe(result: Result) -> tuple[object, ...]:
     return *_names(result), frozenset(result.models), facts
 
 
-def _told(result: Result, settings: tuple[str, ...], names: Counter[str]) -> Result:
+def _completed(result: Result, settings: tuple[str, ...], names: Counter[str]) -> Result:
+    """Return the result with its settings, its basis, and charts with a foot and unique names."""
     known = replace(result, settings=settings)
     foot = ". ".join(filter(None, [words.basis(replace(known, caveats=())), result.source]))
     charts = [

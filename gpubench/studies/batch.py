@@ -12,27 +12,27 @@ from dataclasses import dataclass
 import pandas as pd
 
 from gpubench.analysis.compare import Compared, Workload
-from gpubench.analysis.groups import Group, marks_in, short, text_of
+from gpubench.analysis.groups import Group, marks_in, short
 from gpubench.analysis.scaling import cases_of, is_count
 from gpubench.rows.alike import STACK
 from gpubench.rows.params import params_of, params_without
 from gpubench.rows.table import BROKEN, number
 from gpubench.studies import words
-from gpubench.studies.cases import behind, known
+from gpubench.studies.cases import known
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Value, table_of_lines
 from gpubench.suite.trial import TRAINED
 
 NOT_CHOSEN = {"", "0", "0.0"}
 """Values of `lr` in a row that mean the suite's default."""
-SAME = ["suite", "suite_version", "model", "precision", "params", "data", "mode", "card", *STACK]
+RECIPE = ["suite", "suite_version", "model", "precision", "params", "data", "mode", "card", *STACK]
 """What the batches of one recipe agree in."""
 RateByBatch = dict[int, tuple[float, float]]
 """Samples per second and peak bytes by batch."""
 
 
 @dataclass(frozen=True)
-class Size:
-    """One batch of one recipe: medians over its trials."""
+class BatchAccuracy:
+    """The accuracy of one recipe with one batch: medians over its trials."""
 
     batch: int
     accuracy: float
@@ -95,12 +95,12 @@ def _of_curves(workload: Workload, curves: list[tuple[Group, RateByBatch]]) -> S
         f"Training samples per second by batch; higher is better; {title}",
         tuple(bar_groups),
         "samples/s",
-        foot=words.origin(groups),
-        cases=behind(groups),
+        foot=words.chart_foot(groups),
+        cases=words.behind(groups),
     )
-    results = tuple(_fastest(group, curve) for group, curve in curves)
-    recipe, tables = words.recipe_of(workload.groups), (table_of_lines("rate by batch", lines),)
-    return Section("batch", suite, title, results, tables, (chart,), recipe=recipe, cases=behind(groups))
+    results = [_fastest(group, curve) for group, curve in curves]
+    more = {"tables": (table_of_lines("rate by batch", lines),), "charts": (chart,), "cases": words.behind(groups)}
+    return words.section_of(workload.groups, "batch", "; rate by batch", results, **more)
 
 
 def _fastest(group: Group, curve: RateByBatch) -> Result:
@@ -139,25 +139,22 @@ def _of_accuracy(compared: Compared) -> Iterator[Section]:
     recipes = rows["params"].map(lambda text: params_without(str(text), ["global_batch"]))
     has_batch = batches.map(lambda batch: is_count(batch) and int(batch) > 0).astype(bool)
     rows = rows.assign(params=recipes, global_batch=batches)[has_batch]
-    for suite, of_suite in _split_off_rates(rows).groupby("suite", sort=False):
+    for suite, of_suite in _with_learning_rates(rows).groupby("suite", sort=False):
         yield _accuracy_section(str(suite), of_suite)
 
 
-def _recipes(rows: pd.DataFrame) -> dict[str, list[Size]]:
-    """Return the batches of each recipe and stack, by the facts in which it differs from the others of its suite."""
-    facts, lines = [], []
-    for names, alike in rows.groupby(SAME, dropna=False, sort=False):
-        known = dict(zip(SAME, names, strict=True))
-        about = {name: f"{name}={text_of(known[name])}" for name in ("data", "mode", "suite_version", *STACK)}
-        about |= {"precision": str(known["precision"]), **words.settings_of(known)}
-        facts.append(about | {"model": str(known["model"]), "card": short(str(known["card"]))})
-        lines.append([_size(of_batch) for _, of_batch in alike.groupby(alike["global_batch"].astype(int))])
-    titles = [", ".join(texts) or "accuracy" for texts in words.apart([""] * len(facts), facts)]
+def _recipes(rows: pd.DataFrame) -> dict[str, list[BatchAccuracy]]:
+    """Return the batches of each recipe and stack, by what distinguishes it from the others of its suite."""
+    recipes, batches = [], []
+    for names, alike in rows.groupby(RECIPE, dropna=False, sort=False):
+        recipes.append(dict(zip(RECIPE, names, strict=True)))
+        batches.append([_batch(trials) for _, trials in alike.groupby(alike["global_batch"].astype(int))])
+    titles = [title or "accuracy" for title in words.with_differences([""] * len(recipes), recipes)]
     titles = [f"{title} ({n})" if titles.count(title) > 1 else title for n, title in enumerate(titles, start=1)]
-    return dict(zip(titles, lines, strict=True))
+    return dict(zip(titles, batches, strict=True))
 
 
-def _split_off_rates(frame: pd.DataFrame) -> pd.DataFrame:
+def _with_learning_rates(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with a column `lr`; it is removed from `params` if each batch of a recipe has one learning rate.
 
     Such batches form one line. If a batch has several rates, or the suite's default, they are separate recipes.
@@ -165,19 +162,21 @@ def _split_off_rates(frame: pd.DataFrame) -> pd.DataFrame:
     recipe = frame["params"].map(lambda text: params_without(str(text), ["lr"]))
     lr = frame["params"].map(lambda text: params_of(text).get("lr", ""))
     differs = pd.Series(False, frame.index)
-    for _, rows in frame.assign(params=recipe, lr=lr).groupby(SAME, dropna=False):
+    for _, rows in frame.assign(params=recipe, lr=lr).groupby(RECIPE, dropna=False):
         rates = rows.groupby("global_batch")["lr"].agg(set)
         chosen = set().union(*rates)
         differs[rows.index] = all(len(rate) == 1 for rate in rates) and len(chosen) > 1 and not chosen & NOT_CHOSEN
     return frame.assign(params=frame["params"].mask(differs, recipe), lr=lr.where(differs, ""))
 
 
-def _size(rows: pd.DataFrame) -> Size:
+def _batch(rows: pd.DataFrame) -> BatchAccuracy:
     accuracy, seconds, rate = (
         float(rows[name].dropna().median()) for name in ("accuracy", "value", "samples_per_second")
     )
     first = rows.iloc[0]
-    return Size(int(first["global_batch"]), accuracy, len(rows), seconds, rate, marks_in(rows), str(first["lr"]))
+    return BatchAccuracy(
+        int(first["global_batch"]), accuracy, len(rows), seconds, rate, marks_in(rows), str(first["lr"])
+    )
 
 
 def _accuracy_section(suite: str, rows: pd.DataFrame) -> Section:
@@ -217,8 +216,8 @@ def _accuracy_section(suite: str, rows: pd.DataFrame) -> Section:
     return Section("batch", suite, title, results, (table_of_lines("accuracy by batch", lines),), (chart,), cases=cases)
 
 
-def _accuracy_result(suite: str, name: str, sizes: list[Size], cases: frozenset[int]) -> Result:
-    """Return the result of the accuracy at the largest batch against the smallest."""
+def _accuracy_result(suite: str, name: str, sizes: list[BatchAccuracy], cases: frozenset[int]) -> Result:
+    """Return the accuracy with the largest batch against that with the smallest."""
     small, large = sizes[0], sizes[-1]
     figure = f"{(large.accuracy - small.accuracy) * 100:+.1f} pt"
     return Result(
@@ -238,6 +237,6 @@ def _accuracy_result(suite: str, name: str, sizes: list[Size], cases: frozenset[
     )
 
 
-def _named(size: Size) -> str:
+def _named(size: BatchAccuracy) -> str:
     """Return the batch, and its learning rate if that differs by batch."""
     return f"{size.batch:,}" + (f" (lr {size.lr})" if size.lr else "")

@@ -16,7 +16,7 @@ from gpubench.rows.alike import SPECIMEN, WORKLOAD
 from gpubench.rows.params import params_of, params_text
 from gpubench.studies import words
 from gpubench.studies.bound import bound_of
-from gpubench.studies.cases import behind, estimate, evidence_table, known
+from gpubench.studies.cases import estimate, evidence_table, known
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table, Value, table_of_lines
 from gpubench.suite.trial import TRAINED
 
@@ -70,7 +70,7 @@ def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> li
         by_model: dict[str, list[Group]] = defaultdict(list)
         for group in groups:
             by_model[group.model].append(group)
-        ladders.append(Ladder([_rung(same, trials) for same in by_model.values()], behind(groups)))
+        ladders.append(Ladder([_rung(same, trials) for same in by_model.values()], words.behind(groups)))
     return ladders
 
 
@@ -210,6 +210,6 @@ def _chart(ladder: Ladder, last: Group) -> Bars:
         "s",
         winner=ladder.name,
         marks={LIMIT: limits} if limits else {},
-        foot=words.place_of(ladder.about),
+        foot=words.without_commit(ladder.about),
         cases=ladder.cases,
     )

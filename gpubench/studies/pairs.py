@@ -4,7 +4,6 @@
 """
 
 import math
-import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from gpubench.analysis.matching import FULL, TWIN_POLICIES, axis_value, is_ablat
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, groups_in, out_of_turn, pooled
 from gpubench.studies import words
-from gpubench.studies.cases import behind, cases_table, estimate, evidence_table, interval_of, policy_text
+from gpubench.studies.cases import cases_table, estimate, evidence_table, interval_of, policy_text
 from gpubench.studies.section import (
     DECIDED,
     Bar,
@@ -48,20 +47,17 @@ def sections(compared: Compared) -> Iterator[Section]:
         comparisons = [c for c in workload.comparisons if not is_change(c)]
         if not comparisons and _is_shown_elsewhere(workload, compared):
             continue
-        results = tuple(_results(workload, comparisons, compared.metric))
-        cases, metric = workload.cases, compared.metric
+        metric, cases = compared.metric, cases_table(workload.cases, compared.metric)
+        results = list(_results(workload, comparisons, metric))
         speedups = [_speedups(comparisons, metric)] if comparisons else []
-        yield Section(
+        yield words.section_of(
+            workload.cases,
             "pairs",
-            cases[0].suite,
-            words.title_of(cases),
-            results,
-            (cases_table(cases, metric), *speedups, evidence_table(workload.groups, metric)),
-            tuple(_chart_of_cases(workload, metric)),
-            (IS_MIXED,) if _is_mixed(workload) and results else (),
+            results=results,
+            tables=(cases, *speedups, evidence_table(workload.groups, metric)),
+            charts=tuple(_chart_of_cases(workload, metric)),
+            notes=(IS_MIXED,) if _is_mixed(workload) and results else (),
             left_out=(*workload.left_out, *without_compared(workload, compared)),
-            recipe=words.recipe_of(cases),
-            cases=behind(cases),
         )
 
 
@@ -193,8 +189,8 @@ def _is_one_card_twice(c: Comparison) -> bool:
     )
 
 
-def mixed_name(precision: str) -> str:
-    """Return the precision's name; the usual mixed ones are called mixed."""
+def precision_name(precision: str) -> str:
+    """Return `mixed` for the usual kinds of mixed precision, else the precision's name."""
     return "mixed" if precision in {MASTER, "fp16", "bf16"} else precision
 
 
@@ -302,7 +298,7 @@ def _charts(result: Result, groups: Sequence[Group]) -> tuple[Bars, ...]:
     recipe = f"{recipe_of(result, groups)}{f', {words.PROJECTED}' * result.projected}"
     times = f"Seconds for {recipe}; lower is better"
     speedups = f"Speedup over {result.baseline}, {recipe}; above 1 is faster"
-    bars = partial(Bars, title=result.said, foot=words.origin(groups), cases=result.cases)
+    bars = partial(Bars, title=result.said, foot=words.chart_foot(groups), cases=result.cases)
     return (
         bars(f"{stem}-seconds", subtitle=times, groups=tuple(bar_groups), unit="s", winner=result.subject),
         bars(f"{stem}-speedup", subtitle=speedups, groups=tuple(dots), unit="ratio", reference=1.0),
@@ -334,37 +330,26 @@ def recipe_of(result: Result, groups: Sequence[Group]) -> str:
 
 
 def _chart_of_cases(workload: Workload, metric: Metric) -> Iterator[Bars]:
-    """Yield the chart of all cases, if any has a figure."""
+    """Yield the chart of all cases, if any has a figure: a group of bars per model, the best bar first."""
     if not workload.groups:
         return
-    suite, about = workload.groups[0].suite, words.title_of(workload.cases)
-    cases = behind(workload.cases)
-    foot, way = words.origin(workload.groups), "higher" if metric.inverse else "lower"
+    about, sign = words.title_of(workload.cases), -1 if metric.inverse else 1
     by_model: dict[str, list[Bar]] = defaultdict(list)
     for group, label in zip(workload.cases, words.labels_of(workload.cases), strict=True):
         by_model[group.model].append(_bar(group, label, metric))
-    bars = _best_first([BarGroup(model, tuple(bars)) for model, bars in by_model.items()], higher=metric.inverse)
+    for bars in by_model.values():
+        bars.sort(key=lambda bar: math.inf if bar.value is None else sign * bar.value)
     projected = any(group.measured == "projected" for group in workload.groups)
     what = f"Seconds of a full run{f', {words.PROJECTED}' * projected}" if metric.name == "seconds" else metric.title
-    title = f"{suite}: all cases"
-    subtitle = f"{what}; {way} is better; {about}"
-    yield Bars(words.slug(f"{about} {metric.name}"), title, subtitle, tuple(bars), metric.unit, foot=foot, cases=cases)
-
-
-def _best_first(bar_groups: Sequence[BarGroup], *, higher: bool) -> list[BarGroup]:
-    """Return the groups with their bars in one order: the best mean share of the group's best value first."""
-    shares: dict[str, list[float]] = defaultdict(list)
-    for group in bar_groups:
-        values = {bar: bar.value for bar in group.bars if bar.value}
-        best = (max if higher else min)(values.values(), default=1.0)
-        for bar, value in values.items():
-            shares[bar.name].append(best / value if higher else value / best)
-    places = {name: statistics.fmean(group_shares) for name, group_shares in shares.items()}
-
-    def place(bar: Bar) -> float:
-        return places.get(bar.name, math.inf)
-
-    return [replace(group, bars=tuple(sorted(group.bars, key=place))) for group in bar_groups]
+    yield Bars(
+        words.slug(f"{about} {metric.name}"),
+        f"{workload.groups[0].suite}: all cases",
+        f"{what}; {'higher' if metric.inverse else 'lower'} is better; {about}",
+        tuple(BarGroup(model, tuple(bars)) for model, bars in by_model.items()),
+        metric.unit,
+        foot=words.chart_foot(workload.groups),
+        cases=words.behind(workload.cases),
+    )
 
 
 def _bar(group: Group, name: str, metric: Metric) -> Bar:

@@ -13,46 +13,43 @@ from gpubench.analysis.scaling import PLAUSIBLE_SECONDS, cases_of
 from gpubench.rows.params import params_of
 from gpubench.rows.table import Epoch, epochs_in, hours_by_size, stages_in, table_of
 from gpubench.studies import words
-from gpubench.studies.cases import behind, known
+from gpubench.studies.cases import known
 from gpubench.studies.section import Column, Result, Section, Table, Value, table_of_lines
 from gpubench.suite.trial import TRAINED
 
-NAMES = {"top5": "top-5", "top1": "top-1"}
-"""Accuracies of an epoch, the preferred one first."""
 Row = Mapping[str, Any]
-Best = tuple[str, Epoch, float]
-"""The name of an accuracy, its best epoch and value."""
 
 
 def epoch_sections(compared: Compared) -> Iterator[Section]:
     """Yield the accuracy of each epoch, a section per suite; only for the metric seconds."""
-    if not compared.is_usual:
-        return
-    runs: dict[str, list[tuple[Group, list[Epoch], Best]]] = defaultdict(list)
-    for workload in compared.workloads:
+    by_suite: dict[str, list[tuple[Group, list[Epoch]]]] = defaultdict(list)
+    for workload in compared.workloads if compared.is_usual else []:
         for group in workload.cases:
             epochs = epochs_in(group.row["table"])
-            if group.status in TRAINED and len(epochs) > 1 and (best := _best(epochs)):
-                runs[group.suite].append((group, epochs, best))
-    for suite, trained in runs.items():
+            has_accuracy = any(epoch.top1 is not None or epoch.top5 is not None for epoch in epochs)
+            if group.status in TRAINED and len(epochs) > 1 and has_accuracy:
+                by_suite[group.suite].append((group, epochs))
+    for suite, trainings in by_suite.items():
+        results = tuple(_best_epoch(group, epochs) for group, epochs in trainings)
         names = Counter[str]()
-        tables, results = [], []
-        for group, epochs, best in trained:
+        tables = []
+        for group, epochs in trainings:
             name = f"epochs of {group.model}, {group.precision}, {_where(group)}"
             names[name] += 1
             tables.append(_epoch_table(f"{name} ({names[name]})" if names[name] > 1 else name, epochs))
-            results.append(_epoch_result(group, best))
-        cases = behind(group for group, *_ in trained)
-        yield Section("epochs", suite, f"{suite}: accuracy by epoch", tuple(results), tuple(tables), cases=cases)
+        cases = words.behind(group for group, _ in trainings)
+        yield Section("epochs", suite, f"{suite}: accuracy by epoch", results, tuple(tables), cases=cases)
 
 
-def _best(epochs: Sequence[Epoch]) -> Best | None:
-    """Return the name of the accuracy (top-5 if known), its best epoch and value; None if there is no accuracy."""
-    for quality, name in NAMES.items():
-        shares = [(epoch, share) for epoch in epochs if (share := getattr(epoch, quality)) is not None]
-        if shares:
-            return name, *max(shares, key=lambda pair: pair[1])
-    return None
+def _best_epoch(group: Group, epochs: Sequence[Epoch]) -> Result:
+    """Return the best top-5 accuracy, or the best top-1 if no epoch has the other, and when it was reached."""
+    top5 = [(epoch.top5, epoch) for epoch in epochs if epoch.top5 is not None]
+    top1 = [(epoch.top1, epoch) for epoch in epochs if epoch.top1 is not None]
+    share, epoch = max(top5 or top1, key=lambda pair: pair[0])
+    name, when = "top-5" if top5 else "top-1", f"after epoch {epoch.number}, {words.time(3600 * epoch.hours)},"
+    said = f"{group.model} has {share:.1%} {name} {when} on {_where(group)}"
+    subject = f"{name} {when} {group.model} on {_where(group)}"
+    return words.result_of([group], "epochs", subject, share, said, origin=group.precision, figure=f"{share:.1%}")
 
 
 def _where(group: Group) -> str:
@@ -74,34 +71,24 @@ def _epoch_table(name: str, epochs: Sequence[Epoch]) -> Table:
     return table_of_lines(name, lines)
 
 
-def _epoch_result(group: Group, best: Best) -> Result:
-    """Return the best accuracy, and after how many hours it was reached."""
-    quality, epoch, share = best
-    when = f"after epoch {epoch.number}, {words.time(3600 * epoch.hours)},"
-    subject = f"{quality} {when} {group.model} on {_where(group)}"
-    said = f"{group.model} has {share:.1%} {quality} {when} on {_where(group)}"
-    return words.result_of([group], "epochs", subject, share, said, origin=group.precision, figure=f"{share:.1%}")
-
-
 def stage_sections(compared: Compared) -> Iterator[Section]:
     """Yield the hours of each image size, a section per workload with trainings on several; only for seconds."""
     for workload in compared.workloads if compared.metric.name == "seconds" else []:
         tables = [(group, stages_in(str(group.row["table"]))) for group in workload.groups]
         trainings = [(group, hours_by_size(table)) for group, table in tables if table is not None]
-        results = tuple(_stage_result(group, stages) for group, stages in trainings if len(stages) > 1)
+        results = tuple(_stages(group, stages) for group, stages in trainings if len(stages) > 1)
         if results:
-            suite, title = workload.groups[0].suite, f"{words.title_of(workload.groups)}; hours by stage"
-            cases = behind(group for group, _ in trainings)
-            yield Section("stages", suite, title, results, recipe=words.recipe_of(workload.groups), cases=cases)
+            cases = words.behind(group for group, _ in trainings)
+            yield words.section_of(workload.groups, "stages", "; hours by stage", results, cases=cases)
 
 
-def _stage_result(group: Group, stages: Sequence[tuple[int, float]]) -> Result:
-    whole = group.median
+def _stages(group: Group, stages: Sequence[tuple[int, float]]) -> Result:
+    """Return the time of a training, and how much of it each image size took."""
+    whole, where = group.median, _where(group)
     parts = ", ".join(f"{words.time(3600 * hours, whole)} at {size} px" for size, hours in stages)
-    said = f"{group.model} in {group.precision} takes {words.time(whole)} on {_where(group)}: {parts}"
-    origin = f"{group.precision}, {len(stages)} image sizes"
-    subject = f"{group.model} on {_where(group)}"
-    return words.result_of([group], "stages", subject, whole / 3600, said, origin=origin, figure=words.time(whole))
+    said = f"{group.model} in {group.precision} takes {words.time(whole)} on {where}: {parts}"
+    about = {"origin": f"{group.precision}, {len(stages)} image sizes", "figure": words.time(whole)}
+    return words.result_of([group], "stages", f"{group.model} on {where}", whole / 3600, said, **about)
 
 
 def published_sections(compared: Compared) -> Iterator[Section]:
@@ -163,8 +150,8 @@ def _result(
     line: Row, cases: frozenset[int], subject: str, baseline: str, gain: float, said: str, **more: Any
 ) -> Result:
     """Return a result of the authors' run in `line`; `more` are further fields of it."""
-    about = {"models": (str(line["model"]),), "cases": cases, "source": words.author(line["source"])}
-    return Result("published", str(line["suite"]), subject, gain, said, baseline, **about, **more)
+    fields: dict[str, Any] = {"models": (str(line["model"]),), "cases": cases, "source": words.author(line["source"])}
+    return Result("published", str(line["suite"]), subject, gain, said, baseline, **fields, **more)
 
 
 def _table(lines: Sequence[Row]) -> Table:

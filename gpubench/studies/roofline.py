@@ -12,7 +12,6 @@ from gpubench.analysis.groups import Group
 from gpubench.analysis.stats import MINIMUM_EFFECT
 from gpubench.studies import words
 from gpubench.studies.bound import OVER, Bound, bound_of, why_not_faster
-from gpubench.studies.cases import behind
 from gpubench.studies.section import Column, Result, Section, Table, Value, table_of_lines
 from gpubench.suite.precisions import FULL
 
@@ -26,16 +25,9 @@ def sections(compared: Compared) -> Iterator[Section]:
         notes = (*_not_faster(workload), *_unknown(unknown))
         if not (known or notes):
             continue
-        yield Section(
-            "roofline",
-            workload.groups[0].suite,
-            f"{words.title_of(workload.groups)}; bottlenecks",
-            tuple(_results(known)),
-            (_table(known),) if known else (),
-            notes=notes,
-            recipe=words.recipe_of(workload.groups),
-            cases=behind(workload.groups),
-        )
+        tables = (_table(known),) if known else ()
+        results = _results(known)
+        yield words.section_of(workload.groups, "roofline", "; bottlenecks", results, tables=tables, notes=notes)
 
 
 def bound_of_group(group: Group) -> Bound:

@@ -1,13 +1,11 @@
-"""Scaling: speedup and efficiency by number of processes, and times of all-reduces."""
+"""The study `scaling`: speedup and efficiency by number of processes, and times of all-reduces. `answer` calls it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from gpubench.analysis.compare import Compared
-from gpubench.analysis.groups import short, text_of
+from gpubench.analysis.groups import short
 from gpubench.analysis.scaling import Curve, Point, Sums, curves_of, goal_curves_of, sums_of
-from gpubench.rows.alike import SPECIMEN, STACK
 from gpubench.studies import words
 from gpubench.studies.cases import known
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table, Value, table_of_lines
@@ -18,24 +16,14 @@ def sections(compared: Compared) -> Iterator[Section]:
     if not compared.is_usual or not (compared.frame["processes"] > 1).any():
         return
     curves = curves_of(compared.frame)
-    titles = _titles([_curve_title(curve) for curve in curves], [curve.known for curve in curves])
+    titles = words.with_differences([_curve_title(curve) for curve in curves], [curve.known for curve in curves])
     for suite in dict.fromkeys(str(curve.known["suite"]) for curve in curves):
         of_suite = [(c, title) for c, title in zip(curves, titles, strict=True) if c.known["suite"] == suite]
         yield _of_curves(suite, [curve for curve, _ in of_suite], [title for _, title in of_suite])
     yield from map(_of_goal, goal_curves_of(compared.frame))
     sums = sums_of(compared.frame)
-    titles = _titles([_sums_title(table) for table in sums], [table.known for table in sums])
+    titles = words.with_differences([_sums_title(table) for table in sums], [table.known for table in sums])
     yield from (_of_sums(table, title) for table, title in zip(sums, titles, strict=True))
-
-
-def _titles(titles: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the titles; equal ones get the facts in which they differ."""
-    facts = []
-    for columns in known:
-        texts = {name: f"{name}={text_of(value)}" for name, value in columns.items() if name != "params"}
-        machine = {name: texts.pop(name) for name in (*STACK, *SPECIMEN) if name in texts}
-        facts.append(texts | words.settings_of(columns) | machine)  # the first ones are preferred
-    return [", ".join([title, *more]) for title, more in zip(titles, words.apart(titles, facts), strict=True)]
 
 
 def _curve_title(curve: Curve) -> str:

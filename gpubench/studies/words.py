@@ -9,14 +9,15 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from gpubench.analysis.groups import Group, text_of
+from gpubench.analysis.groups import Group, short, text_of
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.specimens import unit_of, units_of
 from gpubench.analysis.stats import geometric_mean
 from gpubench.errors import UserError
 from gpubench.printed import DATA_NAMES, shortened, shown
+from gpubench.rows.alike import SPECIMEN, STACK
 from gpubench.rows.params import params_of, params_text, params_without
-from gpubench.studies.section import DECIDED, Answer, Result
+from gpubench.studies.section import DECIDED, Answer, Result, Section
 from gpubench.suite import files
 
 NAME, FACT, CAVEAT = 36, 60, 120
@@ -148,7 +149,7 @@ def author(source: str) -> str:
     return name(source.removeprefix("github.com/").partition("/")[0].partition(",")[0])
 
 
-def place_of(source: str) -> str:
+def without_commit(source: str) -> str:
     """Return a source without its commit."""
     return COMMIT.sub("", source)
 
@@ -184,6 +185,19 @@ def settings_of(row: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def behind(groups: Iterable[Group]) -> frozenset[int]:
+    """Return the case numbers of these groups, which identify their rows."""
+    return frozenset(number for group in groups for number in group.cases)
+
+
+def section_of(
+    groups: Sequence[Group], study: str, about: str = "", results: Iterable[Result] = (), **more: Any
+) -> Section:
+    """Return a section about these groups; `about` ends its title, `more` are further fields of it."""
+    fields = {"recipe": recipe_of(groups), "cases": behind(groups)} | more
+    return Section(study, groups[0].suite, f"{title_of(groups)}{about}", tuple(results), **fields)
+
+
 def result_of(groups: Sequence[Group], kind: str, subject: str, value: float, said: str, **more: Any) -> Result:
     """Return a result of figures that are computed from these groups; `more` are further fields of it."""
     first = groups[0]
@@ -194,7 +208,7 @@ def result_of(groups: Sequence[Group], kind: str, subject: str, value: float, sa
         "differences": ("ended below the target accuracy",) if first.status == "goal_missed" else (),
         "caveats": caveats_of(groups),
         "projected": any(group.measured == "projected" for group in groups),
-        "cases": frozenset(number for group in groups for number in group.cases),
+        "cases": behind(groups),
         "source": first.source,
     }
     return Result(kind, first.suite, subject, value, said, **(fields | more))
@@ -211,6 +225,18 @@ def apart(keys: Sequence[Hashable], facts: Sequence[Mapping[str, str]]) -> list[
         for at in members:
             distinct[at] = tuple(filter(None, (facts[at].get(name) for name in names)))
     return distinct
+
+
+def with_differences(titles: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the titles; equal ones get the columns and parameters in which their rows differ."""
+    facts = []
+    for row in rows:
+        texts = {column: f"{column}={text_of(value)}" for column, value in row.items() if column != "params"}
+        texts |= {"model": str(row["model"])} if "model" in row else {}
+        texts |= {"precision": str(row["precision"]), "card": short(str(row["card"]))}
+        machine = {column: texts.pop(column) for column in (*STACK, *SPECIMEN) if column in texts}
+        facts.append(texts | settings_of(row) | machine)  # the first ones are preferred
+    return [", ".join(filter(None, [title, *more])) for title, more in zip(titles, apart(titles, facts), strict=True)]
 
 
 def _distinguishing(facts: Sequence[Mapping[str, str]]) -> list[str]:
@@ -317,11 +343,11 @@ def marked(marks: Mapping[str, int], total: int, what: str = "") -> list[str]:
     return [f"{count} of {total} {what}{MARKED.get(mark, mark)}" for mark, count in sorted(marks.items())]
 
 
-def origin(groups: Sequence[Group]) -> str:
-    """Return the foot of a chart: measured or projected, runs, marks, torch, driver, batch and `place_of` sources."""
+def chart_foot(groups: Sequence[Group]) -> str:
+    """Return the foot of a chart: measured or projected, runs, marks, torch, driver, batch and sources."""
     trials = sorted({group.trials for group in groups})
     counts = str(trials[0]) if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
-    sources = dict.fromkeys(place_of(group.source) for group in groups if group.source)
+    sources = dict.fromkeys(without_commit(group.source) for group in groups if group.source)
     facts = [
         f"{' and '.join(dict.fromkeys(group.measured for group in groups))}, {counts} run{'s' * (trials[-1] > 1)} each"
     ]

@@ -33,7 +33,7 @@ MAKER_WORDS = frozenset({"nvidia", "geforce", "tesla", "amd", "instinct"})
 OMITTED_WORDS = frozenset({"Blackwell", "Edition", "Generation", "with", "Design", "GPU", "VF"})
 """Words that `short_name` drops anywhere in a name. It drops MAKER_WORDS at the start.
 
-VF is a card in a virtual machine, whole: MI300X VF.
+VF in MI300X VF means a whole card in a virtual machine.
 """
 SECONDS = frozenset({"seconds"})
 """Units in which a smaller figure is faster."""
@@ -111,7 +111,7 @@ class FigureGroup:
 
 @dataclass(frozen=True)
 class Published:
-    """All figures: the used ones in groups, the others with the reason."""
+    """All figures: the used ones in groups, the others with the reason why they are not used."""
 
     figures: tuple[Figure, ...]
     groups: tuple[FigureGroup, ...]
@@ -151,12 +151,12 @@ def published() -> Published:
     """Return all figures; a figure is used if `reason_against` is empty and another card has its recipe."""
     figures = read_figures()
     reasons = {figure.line: reason_against(figure) for figure in figures}
-    members: dict[tuple[str, ...], list[Figure]] = defaultdict(list)
+    members: dict[tuple[str, str, str, str, str, str, str], list[Figure]] = defaultdict(list)
     for figure in figures:
         if not reasons[figure.line]:
             recipe = (figure.workload, figure.framework, figure.software, figure.family)
             members[figure.card, figure.source, CLASS_OF[figure.precision], *recipe].append(figure)
-    groups = [FigureGroup(*facts, figures=tuple(alike)) for facts, alike in members.items()]
+    groups = [FigureGroup(*facts, tuple(alike)) for facts, alike in members.items()]
     cards = defaultdict(set)
     for group in groups:
         cards[group.recipe].add(group.card)

@@ -39,8 +39,8 @@ def answer(
     pairs.sort(key=lambda pair: pair.ratio)
     first, ratio = next(iter(ratios.items()))
     headline = f"{card} trains {_span(ratio)} times as fast as {other} in {CLASSES[first]} (90% of workloads)."
-    half = " to ".join(map(gain, around(math.log(ratio.value), WORKLOADS_50)))
-    remarks = [f"Typically {times(ratio.value)}; half of the workloads: {half}."]
+    middle = " to ".join(map(gain, around(math.log(ratio.value), WORKLOADS_50)))
+    remarks = [f"Typically {times(ratio.value)}; half of the workloads: {middle}."]
     for kind in classes[1:]:
         remarks.append(f"{CLASSES[kind]}: {_span(ratios[kind])} times, typically {gain(ratios[kind].value)}.")
     remarks += _evidence(ratios, pairs)
