@@ -53,6 +53,11 @@ class Curve:
     recipes: int = 1
     """Number of different parameters in a series: each number of processes may have its own schedule."""
 
+    @property
+    def is_to_goal(self) -> bool:
+        """Whether it is of a published series: seconds to a goal, not rates."""
+        return "goal" in self.known
+
 
 @dataclass(frozen=True)
 class Sum:
