@@ -225,7 +225,7 @@ def _check_precision(row: SubmittedRow) -> Iterator[Problem]:
         names = [name for name, choice in PRECISIONS.items() if row.accelerator or not choice.tf32]
         yield row.problem("precision", f"must be one of {', '.join(names)}")
         return
-    low, high = precision.band
+    low, high = precision.probe_errors
     error, probe = row.number("precision_error"), proof.partition(";")[0]
     errors = [float(number) for number in re.findall(r"\d(?:\.\d+)?e[+-]\d+", probe)]
     low = 0.0 if precision.tf32 and error < low else low
