@@ -51,7 +51,7 @@ def _section(section: Section) -> dict[str, Any]:
         **{name: getattr(section, name) for name in ("study", "suite", "title", "notes", "recipe", "left_out")},
         "results": [result.sentence for result in section.results],
         "tables": [_table(table) for table in section.tables],
-        "charts": [{"name": chart.name, "title": chart.title} for chart in section.charts],
+        "charts": [{"name": chart.name, "kind": "bars", "title": chart.title} for chart in section.charts],
     }
 
 
