@@ -7,6 +7,7 @@ As a library: `load` reads rows, `compare` answers. A suite takes from here what
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,7 +87,7 @@ def compare(
     figure; `answer.results` and `answer.sections` are all of it. Raises UserError where the question names nothing that
     is there.
     """
-    from gpubench.analysis.compare import Question
+    from gpubench.analysis.compare import Question, compare_rows
     from gpubench.rows.read import Loaded
     from gpubench.show.charts import named_figure
     from gpubench.studies import answer as answers
@@ -99,10 +100,10 @@ def compare(
     costs = Path(prices) if isinstance(prices, str) else prices
     question = Question(columns, baseline, metric, costs, wheres)
     try:
-        answer = answers.answer_of(loaded, question)
+        answer = answers.answer_to(compare_rows(loaded, question), loaded)
         answer = answers.only(answer, only) if only else answer
     except UserError as error:  # its text names the options of the command
         arguments = re.sub(r"^--(only|metric|by|where|baseline)\b", r"\1", str(error))
         arguments = re.sub("^--price", "prices", arguments)
         raise UserError(arguments) from None
-    return replace(answer, figure=named_figure)
+    return replace(answer, chart=partial(named_figure, answer))

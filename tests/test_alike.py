@@ -22,13 +22,13 @@ from gpubench.rows import column, row
 roles = json.loads(sys.argv[1])
 made = {name: column.Column("made up", "case", role=column.Role[role]) for name, role in roles.items()}
 row.ABOUT = {**row.ABOUT, **made}
-from gpubench.analysis import groups, compare, matching, time_to_goal
+from gpubench.analysis import groups, compare, matching, scaling
 from gpubench.cli import health
 from gpubench.show import exports
 from gpubench.runner import resume
 from gpubench.submit import together
 print(json.dumps({
-    "compare": matching.KEY, "pool": groups.GROUP, "series": time_to_goal.SERIES, "resume": resume.RESUMED,
+    "compare": matching.KEY, "pool": groups.GROUP, "series": scaling.SERIES, "resume": resume.RESUMED,
     "export": exports.GROUP, "submit": together.alike.SUBMITTED, "reference": health.REFERENCE, "stack": matching.STACK,
     "read": compare.READ_IDENTITY, "outcomes": groups.OUTCOMES,
 }))

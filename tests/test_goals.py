@@ -41,7 +41,7 @@ def test_own_runs_have_a_table_beside_published_ones(tmp_path):
     missed = row(**OWN, precision="fp16", status="goal_missed", seconds=None)
     found = section(answered(tmp_path, [theirs, row(**OWN), missed]), "epochs")
     said = [each.said for each in found.results]
-    assert "resnet50 has 93.8% top-5 after epoch 2, 1.25 h, on RTX 2080 Ti" in said
+    assert "resnet50 has 93.8% top-5 after epoch 2, 75 min, on RTX 2080 Ti" in said
     assert "ended below the target accuracy" in " ".join(
         each.sentence for each in found.results if each.origin == "fp16"
     )
@@ -119,7 +119,7 @@ def test_a_work_stands_beside_what_it_compares_itself_with(tmp_path):
     answer = answered(tmp_path, rows)
     sooner, stated = others(answer, "published")
     assert sooner.sentence == (
-        "resnet50 takes 6.6 min on 2,048 x RTX 2080 Ti, 2.27 times as soon as 15 min of c on 1,024 x Tesla P100"
+        "resnet50 takes 6.6 min on 2,048 x RTX 2080 Ti against 15 min of c on 1,024 x Tesla P100: 2.27 times as fast"
         " (imagenet, resnet50, 1 run each: rough)."
     )
     assert sooner.origin == "75.8% against 74.9%"

@@ -67,7 +67,7 @@ def test_the_gain_of_a_step_is_the_ratio_of_the_medians(tmp_path):
     given = [*rung(2, [40, 50, 60]), *rung(1, [100, 90, 110]), *rung(3, [25.0])]
     (ladder,) = ladders_of(tmp_path, *given)
     assert [group.rung for group in ladder.rungs] == [1, 2, 3]
-    assert ladder.gains() == [None, 2.0, 2.0]
+    assert [before.median / rung.median if before else None for rung, before in ladder.steps] == [None, 2.0, 2.0]
 
 
 def test_seconds_of_a_rung_have_no_exponent_and_its_row_its_marks(tmp_path):

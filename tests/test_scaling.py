@@ -72,8 +72,9 @@ def scaled(counts, factor=1.0, **changes):
 
 def efficiencies(tmp_path, rows):
     """By title of the curve: processes, efficiency and trials of what was measured."""
-    tables = section(answered(tmp_path, rows), "scaling").tables
-    return {table.name: [(line[0], round(line[2], 6), line[3]) for line in table.lines] for table in tables}
+    sections = [each for each in answered(tmp_path, rows).sections if each.study == "scaling"]
+    tables = [table for each in sections for table in each.tables]
+    return {table.name: [(line[1], round(line[4], 6), line[6]) for line in table.lines] for table in tables}
 
 
 def test_stacks_and_devices_are_not_pooled(tmp_path):
@@ -94,7 +95,7 @@ def test_sessions_of_one_number_of_machines_each_make_one_curve_of_their_stack(t
 def test_the_same_file_twice_is_one_trial(cli, tmp_path):
     records.append(tmp_path / "rows.csv", scaled([1, 2]))
     out = cli("compare", "rows.csv", "rows.csv", "--all").stdout
-    assert re.search(r"^ +1 +100 +100.0%$", out, re.MULTILINE), out
+    assert re.search(r"^ +1 +100 +1.00 +100.0%$", out, re.MULTILINE), out
 
 
 def with_batch(batch, accuracy, setting):

@@ -238,14 +238,14 @@ CLOSE = Ratio(0.97, 0.9, 1.05, 0.5, (0.9, 1.05), (0.9, 1.05), specimens=1)
 @pytest.mark.parametrize(
     ("ratio", "theirs", "axis", "words"),
     [
-        (SPREAD, {"device_hash": "bbbb"}, "card", "about 4 more specimens a side would decide"),
+        (SPREAD, {"device_hash": "bbbb"}, "card", "about 4 more specimens per side would decide"),
         (SPREAD, {"session": "s2"}, "card", ""),
         (SPREAD, {"session": "s2"}, "precision", ""),
-        (SPREAD, {"session": "s2"}, "torch", "about 4 more sessions a side would decide"),
-        (SPREAD, {"device_hash": ""}, "card", "about 4 more specimens a side would decide"),
-        (CLOSE, {"device_hash": "b"}, "card", "over 50 more specimens would decide"),
-        (replace(SPREAD, specimens=4), {"device_hash": "b"}, "card", "about 1 more specimen a side would decide"),
-        (replace(SPREAD, specimens=9), {"device_hash": "b"}, "card", "about 1 more specimen a side would decide"),
+        (SPREAD, {"session": "s2"}, "torch", "about 4 more sessions per side would decide"),
+        (SPREAD, {"device_hash": ""}, "card", "about 4 more specimens per side would decide"),
+        (CLOSE, {"device_hash": "b"}, "card", "over 50 more specimens per side would decide"),
+        (replace(SPREAD, specimens=4), {"device_hash": "b"}, "card", "about 1 more specimen per side would decide"),
+        (replace(SPREAD, specimens=9), {"device_hash": "b"}, "card", "about 1 more specimen per side would decide"),
     ],
 )
 def test_how_many_specimens_would_decide(ratio, theirs, axis, words):
@@ -254,4 +254,4 @@ def test_how_many_specimens_would_decide(ratio, theirs, axis, words):
 
 def test_without_a_hash_on_either_side_they_may_be_two_devices():
     pair = group(SIX, device_hash=""), group(SIX, device_hash="")
-    assert advice(SPREAD, *pair, "card") == "about 4 more specimens a side would decide"
+    assert advice(SPREAD, *pair, "card") == "about 4 more specimens per side would decide"

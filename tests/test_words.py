@@ -92,10 +92,10 @@ def test_what_a_case_is_worth_in_words():
 
 def test_the_foot_of_a_chart_says_where_its_figures_are_from():
     one, many = group(torch="2.15.0"), group([1.0] * 6, torch="2.14.0", marks={"shared": 2}, source="paper.org")
-    assert words.origin([one]) == "measured, 1 run each; torch 2.15.0; driver 550.54; batch 64"
+    assert words.chart_foot([one]) == "measured, 1 run each; torch 2.15.0; driver 550.54; batch 64"
     facts = ("measured", "1 to 6 runs", "2 of 7 shared", "2.15.0", "2.14.0", "paper.org")
-    assert lacking(words.origin([one, many]), *facts) == []
-    assert "measured and projected" in words.origin([one, group(measured="projected")])
+    assert lacking(words.chart_foot([one, many]), *facts) == []
+    assert "measured and projected" in words.chart_foot([one, group(measured="projected")])
 
 
 def test_a_part_of_a_files_name():

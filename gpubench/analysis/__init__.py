@@ -1,4 +1,13 @@
-"""Group rows, pair the groups and judge their ratios. It prints nothing and draws no charts.
+"""Groups rows, pairs the groups and judges their ratios. It prints nothing and draws no charts.
+
+Words of this folder:
+
+- specimen: one physical card of a model; a CPU counts as one, too.
+- group: the trials of one case on one specimen in one session.
+- hole: a case that ran without a usable trial.
+- axis: the column that is compared, such as `card` or `precision`. The key is what must agree besides.
+- workload: the groups of one suite, recipe, data and source: what one table shows.
+- stack: software and settings of which a difference alone can change a time by 20%.
 
 Imports `rows`, and the terms of `suite`. `studies`, `show` and `cli` call it.
 """

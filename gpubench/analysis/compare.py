@@ -1,4 +1,7 @@
-"""Compare the rows of files: group, pair, judge, and list what is left out. The CLI and the library call it."""
+"""Compares the rows of files: groups them, pairs the groups, judges the pairs, and lists what is left out.
+
+`compare_rows` is the whole way in one function. The CLI and the library call it.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -9,7 +12,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from gpubench.analysis.accuracy import accuracies_judged
 from gpubench.analysis.groups import (
     CONFLICT,
     UNREAD,
@@ -33,10 +35,16 @@ from gpubench.analysis.matching import (
     switches_of,
     workload_key,
 )
-from gpubench.analysis.metrics import SECONDS, Metric, Prices, filtered, metric_named, valued
+from gpubench.analysis.metrics import SECONDS, Metric, Prices, expected_time, filtered, metric_named, valued
 from gpubench.analysis.specimens import combined, labels_of
-from gpubench.analysis.time_to_goal import expected, without_verdict_if_missed
-from gpubench.analysis.verdicts import Comparison, comparison, judged, plain_comparison
+from gpubench.analysis.verdicts import (
+    Comparison,
+    accuracies_judged,
+    comparison,
+    judged,
+    plain_comparison,
+    without_verdict_if_missed,
+)
 from gpubench.errors import UserError
 from gpubench.rows.alike import READ_IDENTITY, TRIAL, WORKLOAD
 from gpubench.rows.read import Loaded, load
@@ -57,7 +65,7 @@ class Workload:
     """Groups with at least one trial."""
     comparisons: list[Comparison] = field(default_factory=list)
     holes: list[Group] = field(default_factory=list)
-    """Cases without an ok trial."""
+    """Cases without a usable trial."""
     left_out: tuple[str, ...] = ()
     """Groups without a counterpart, with the reason."""
 
@@ -82,9 +90,9 @@ class Compared:
     baseline: tuple[str, str] | None = None
     """(column, value) that --baseline names."""
     metric: Metric = SECONDS
-    """What the values of the groups are."""
+    """The compared figure."""
     axes: tuple[str, ...] = USUAL_AXES
-    """The columns compared along."""
+    """The compared columns."""
     frame: pd.DataFrame = field(default_factory=pd.DataFrame)
     """One row per trial of any status, from `groups.completed` and `once`."""
     labels: Mapping[tuple[str, ...], str] = field(default_factory=dict)
@@ -128,7 +136,7 @@ def load_rows(paths: Sequence[Path], *, keep: bool = False) -> Loaded:
 
 
 def plausible(loaded: Loaded) -> Loaded:
-    """Return the rows without those that have a number outside of PLAUSIBLE, which are listed as problems."""
+    """Return the rows without those that have a number outside of PLAUSIBLE; these are listed as problems."""
     frame, problems = loaded.frame, []
     implausible = pd.Series(False, index=frame.index)
     for name in (number for number in NUMBERS if number in frame):
@@ -141,7 +149,7 @@ def plausible(loaded: Loaded) -> Loaded:
 
 
 def _with_rates(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows, with the rate of the whole run (validation included) where a published row has no rate."""
+    """Return the rows; published ones without a rate get that of the whole run, validation included."""
     lacking = (frame["mode"] == "published") & frame["samples_per_second"].isna() & (frame["seconds"] > 0)
     if not lacking.any():
         return frame
@@ -161,7 +169,7 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
     untimed = only_sums(trials) | (without_time(trials) if metric is SECONDS else False)
     frame = trials[~untimed] if untimed.any() else trials  # a selection copies all of it
     if metric.name == "time-to-goal":
-        frame = expected(frame)
+        frame = expected_time(frame)
     ok = frame["status"].isin(metric.statuses) & frame["value"].between(*PLAUSIBLE)
     if metric is not SECONDS and not ok.any():
         raise UserError(f"--metric {metric.name}: no ok row has it; it needs {metric.lacking}")
@@ -184,10 +192,11 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
 
 
 def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], object] = lambda place: "") -> pd.DataFrame:
-    """Return one row per trial where a run was resumed or a file was given twice. The order of rows does not matter.
+    """Return one row per trial, also if a run was resumed or a file was given twice. The order of rows does not matter.
 
-    A row of a finished training replaces one of an unfinished. Rows of one finished training that contradict each
-    other all stay, as conflicts; their reason lists their files, which `file_of` returns for an index of the frame.
+    The row of a finished training replaces those of unfinished ones. Rows of one finished training that contradict each
+    other all stay, with the status conflict; their reason names their files. `file_of` returns the file of a row by
+    its index in the frame.
     """
     trials = frame[["trial"]].assign(case=numbered(frame, TRIAL))
     repeated = trials.duplicated(keep=False) & frame["trial"].notna() & (frame["session"] != "")
@@ -215,7 +224,7 @@ def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], obje
 
 
 def _with_conflicts(frame: pd.DataFrame, trial: "pd.Series[int]", file_of: Callable[[int], object]) -> pd.DataFrame:
-    """Return the rows, with status and reason of a conflict where several of them have one number in `trial`.
+    """Return the rows; several with one number in `trial` get the status conflict, and a reason.
 
     `trial` also has the numbers of copies that are no longer in the frame.
     """
@@ -272,7 +281,7 @@ def _workload(
 def _place_holes(
     holes: Sequence[Group], workloads: list[Workload], shared: Sequence[str], switches: Collection[str]
 ) -> None:
-    """Add each hole to the first workload with its key, or to a new workload."""
+    """Add each hole to the first workload that agrees with it, or to a new one."""
     by_key = {workload_key(workload.groups[0], shared, switches): workload for workload in reversed(workloads)}
     for hole in holes:
         key = workload_key(hole, shared, switches)
@@ -283,9 +292,9 @@ def _place_holes(
 
 
 def _judged(workloads: Sequence[Workload], metric: Metric) -> list[Workload]:
-    """Return the workloads with verdicts. All their ratios are one family for Holm's correction."""
+    """Return the workloads with verdicts. Holm's correction is over all their ratios."""
     family = [c for workload in workloads for c in workload.comparisons]
     if metric.name == "time-to-goal":
-        family = without_verdict_if_missed(family)
+        family = list(map(without_verdict_if_missed, family))
     verdicts = iter(accuracies_judged(family) if metric.by_loss else judged(family))
     return [replace(g, comparisons=list(islice(verdicts, len(g.comparisons)))) for g in workloads]

@@ -15,18 +15,22 @@ from gpubench.interval import CONFIDENCE
 
 FASTER_THAN_LIMIT, SLOWER, UNDECIDED, SOME_FAILED = 0, 1, 3, 4
 JUDGED = frozenset(get_args(stats.Verdict)) - {"one run", "few trials"}
-"""Verdicts of a test on enough trials of like cases."""
+"""Verdicts, and reasons for none, that come from a test on enough trials of comparable cases."""
 
 
 def gate(
     compared: Compared, limit: float, p_above: Callable[[Comparison, float], float] = verdicts.p_above
 ) -> tuple[int, list[str]]:
-    """Return (exit code, lines that say why). `limit` is a share: 0.05 for 5%.
+    """Return the exit code and the reasons for it. `limit` is a share: 0.05 for 5%.
 
-    1 where any ratio's whole interval is above 1 + limit, and so is a test, corrected for all ratios of the table
-    (Holm 1979), with the spread between sessions that decides verdicts; else 4 where trials failed or rows could not be
-    read; else 3 where an interval reaches over the limit, a ratio may not be judged, a case of the baseline has no
-    partner, or nothing is compared; 0 only where every interval is below the limit.
+    The first of these that applies:
+
+    1: an interval is entirely above 1 + limit, and so is a test with Holm's correction over all ratios of the table and
+       with the spread between sessions that decides verdicts.
+    4: trials failed, or rows could not be read.
+    3: an interval reaches above the limit, a ratio may not be judged, a case of the baseline has no counterpart, or
+       nothing is compared.
+    0: every interval is below the limit.
     """
     axis, base = compared.baseline or ("", "")
     comparisons = [c for c in compared.comparisons if c.axis == axis]
@@ -69,12 +73,12 @@ def gate(
 
 
 def surely_above(p_values: Sequence[float], lows: Sequence[float], limit: float) -> list[bool]:
-    """Return which ratios of a table are surely above the limit, by their p values and their intervals' lower ends."""
+    """Return for each ratio whether it is surely above the limit, from its p value and the low end of its interval."""
     return [p < 1 - CONFIDENCE and low > limit for p, low in zip(holm(p_values), lows, strict=True)]
 
 
 def _named(c: Comparison, metric: Metric) -> str:
-    """Return the case, and by how much it is better or worse: of a rate, by the time of a sample."""
+    """Return the case, and by how much it is better or worse; for a rate, by the time of a sample."""
     low, high = c.ratio.low, c.ratio.high
     interval = f" ({low - 1:+.1%} to {high - 1:+.1%})" if low and high else ""
     change = f"{abs(c.ratio.value - 1):.1%} {metric.words[c.ratio.value > 1]}{interval}"

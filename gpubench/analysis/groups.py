@@ -1,4 +1,4 @@
-"""Pool the ok trials of one case, specimen and session into a group. `compare` calls it; studies read the groups."""
+"""Pools rows into groups: the trials of one case on one specimen in one session. `compare` calls it."""
 
 import math
 import re
@@ -17,13 +17,13 @@ from gpubench.rows.read import shown
 from gpubench.suite.precisions import PRECISIONS
 
 POWER_SLACK = 0.01
-"""Share of a card's default power limit by which the limit of a row may differ without being named."""
+"""A power limit that differs from the card's default by a smaller share is not named."""
 
 IGNORED_PREFIXES = ("NCCL ", "mostly ", "GPUDirect RDMA ", "each process on the CPUs")
 """Prefixes of the parts of `interconnect` that are ignored when links are compared."""
 
 CPU = "CPU "
-"""Prefix of the names of CPUs that do not contain it."""
+"""Prefix that is added to the names of CPUs without it."""
 
 MARKS = ("shared", "throttled", "clock_fell", "unsteady", "resumed")
 """Flags of a trial. Each becomes a caveat of the results that use the trial."""
@@ -32,14 +32,14 @@ CONFLICT = "conflict"
 """Status of rows of one trial that contradict each other; only in memory, never in files."""
 
 WITHOUT_TIME = ("timed_out", "failed", "out_of_memory", CONFLICT)
-"""Statuses of trials that started and have no time. The trials with a time are then only a part of all."""
+"""Statuses of trials that started and have no time."""
 
 UNREAD = ("laps", "precision_proof", "row_digest")
 """Columns that comparisons do not use. They are not read, to save memory."""
 
 
 class Text:
-    """A column of a group's row, as text."""
+    """An attribute of a group: the column of its row with the same name, as text."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -49,7 +49,7 @@ class Text:
 
 
 class Number:
-    """A column of a group's row, as a number; NaN where it is empty or missing."""
+    """An attribute of a group: the column of its row with the same name, as a number; NaN if empty or missing."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -60,7 +60,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Group:
-    """The ok trials of one case, specimen and session. A case without ok trials is a group without values."""
+    """The usable trials of one case, specimen and session. A hole is a group without values."""
 
     suite, studies, model, precision, batch_policy = Text(), Text(), Text(), Text(), Text()
     card, device, device_hash, session, source = Text(), Text(), Text(), Text(), Text()
@@ -73,11 +73,11 @@ class Group:
     values: tuple[float, ...]
     """The compared value of each trial: seconds of the whole run, or another metric. Less is better."""
     label: str
-    """The card, with what distinguishes it from others of its name."""
+    """The card, and what distinguishes it from others with the same name."""
     marks: Mapping[str, int] = field(default_factory=dict)
     """Number of its trials with each of MARKS."""
     lost: Mapping[str, int] = field(default_factory=dict)
-    """Number of trials of its case without a time, by status; of a conflict the number of rows."""
+    """Number of trials of its case without a time, by status; of conflicts the number of rows."""
     parts: "tuple[Group, ...]" = ()
     """The groups that it combines, if it covers several specimens or sessions. `values` then has one value per part."""
     numbers: tuple[float, ...] = ()
@@ -102,7 +102,7 @@ class Group:
 
     @property
     def rounds(self) -> dict[float, float]:
-        """The value of each trial by its round; by its place where a round is unknown."""
+        """The value of each trial by its round, or by its position if a round is unknown."""
         is_known = len({*self.numbers}) == len(self.values) and not any(map(math.isnan, self.numbers))
         numbers = self.numbers if is_known else range(len(self.values))
         return dict(zip(numbers, self.values, strict=True))
@@ -143,7 +143,7 @@ class Group:
 
 def only_sums(frame: pd.DataFrame) -> "pd.Series[bool]":
     """Return which rows measure all-reduces. Their figures are in `table`, not in `seconds`."""
-    return frame["table"].isin([text for text in frame["table"].unique() if '"busbw"' in str(text)])
+    return _map_texts(frame["table"], lambda text: '"busbw"' in text).astype(bool)
 
 
 def without_time(frame: pd.DataFrame) -> "pd.Series[bool]":
@@ -153,10 +153,10 @@ def without_time(frame: pd.DataFrame) -> "pd.Series[bool]":
 
 
 def completed(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return rows without the columns of UNREAD and with those that the key and the stack need.
+    """Return rows with the columns that the key and the stack need, and without those of UNREAD.
 
     Threads and cuDNN's setting move from `params` to columns. `threads_asked` is the number of threads that the user
-    chose. Rows with the same number `identity` agree in IDENTITY, those with the same number `case` in CASE.
+    chose. Rows with the same `identity` agree in the columns IDENTITY, those with the same `case` in CASE.
     """
     rows = as_compared(frame.drop(columns=list(UNREAD), errors="ignore")).assign(
         cudnn_benchmark=_map_texts(frame["params"], lambda text: params_of(text).get("cudnn_benchmark", "")),
@@ -204,13 +204,13 @@ def named_cpus(frame: pd.DataFrame) -> "pd.Series[str]":
     return cards.mask(unnamed, CPU + cards.astype(str)) if unnamed.any() else cards
 
 
-def _map_texts(texts: "pd.Series[str]", change: Callable[[str], str]) -> "pd.Series[str]":
-    """Return a column with each text changed; computed once per different text."""
+def _map_texts(texts: "pd.Series[str]", change: Callable[[str], Any]) -> "pd.Series[Any]":
+    """Return a column with each text changed; computed once per different text, because many rows share one."""
     return texts.map({text: change(str(text)) for text in texts.unique()})
 
 
 def numbered(frame: pd.DataFrame, columns: Sequence[str]) -> "pd.Series[int]":
-    """Return a number for each row, the same where `columns` agree. Rows of one identity must agree in them."""
+    """Return a number for each row, equal for rows that agree in `columns`. Rows of one identity must agree in them."""
     first_rows = frame.drop_duplicates("identity")
     numbers = first_rows.groupby(list(columns), sort=False, dropna=False).ngroup()
     by_identity = np.zeros(frame["identity"].max() + 1 if len(frame) else 0, np.int64)
@@ -219,7 +219,7 @@ def numbered(frame: pd.DataFrame, columns: Sequence[str]) -> "pd.Series[int]":
 
 
 def list_without_value(bad: pd.DataFrame, left_out: list[str], figure: str) -> None:
-    """Add the rows that are not ok or have no `figure` to `left_out`, counted by case, status and reason."""
+    """Add to `left_out` how many rows of each case are not ok or have no `figure`, with their status and reason."""
     columns = ["suite", "model", "precision", "batch_policy", "card", "status", "reason"]
     for key, count in bad.groupby(columns, sort=False).size().items():
         suite, model, precision, _, card, status, reason = (shown(str(part)) for part in key)  # type: ignore[attr-defined]
@@ -229,7 +229,7 @@ def list_without_value(bad: pd.DataFrame, left_out: list[str], figure: str) -> N
 
 
 def groups_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[str, ...], str]) -> list[Group]:
-    """Return groups of the ok trials, each of one specimen and session, with the trials of its case without a time."""
+    """Return the groups of the usable trials, with the numbers of trials of their cases that have no time."""
     lost = {} if ok.all() else _lost(frame, ok)
     frame = frame if ok.all() else frame[ok]
     frame = frame.assign(group=numbered(frame, GROUP), **{f"is_{mark}": _has(frame["marks"], mark) for mark in MARKS})
@@ -270,7 +270,7 @@ def marks_in(rows: pd.DataFrame) -> Counter[str]:
 
 
 def _lost(frame: pd.DataFrame, ok: "pd.Series[bool]") -> dict[int, Counter[str]]:
-    """Return how many trials of the same case have no time, by status, for each identity of an ok row."""
+    """Return for each identity of an ok row how many trials of its case have no time, by status."""
     numbers = frame["case"]
     without = ~ok & frame["status"].isin(WITHOUT_TIME)
     counts: dict[int, Counter[str]] = defaultdict(Counter)
@@ -281,9 +281,8 @@ def _lost(frame: pd.DataFrame, ok: "pd.Series[bool]") -> dict[int, Counter[str]]
 
 
 def _has(texts: "pd.Series[Any]", word: str) -> "pd.Series[bool]":
-    """Return whether each text has `word` among its words; computed once per different text."""
-    hits = [text for text in texts.unique() if word in re.split(r"\W+", str(text))]
-    return texts.isin(hits)
+    """Return whether each text has `word` among its words."""
+    return _map_texts(texts, lambda text: word in re.split(r"\W+", text)).astype(bool)
 
 
 def dicts_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -309,11 +308,12 @@ def in_order(groups: Sequence[Group]) -> list[Group]:
     """
     suites = list(dict.fromkeys(group.suite for group in groups))
     model_order = {model: at for at, model in enumerate(dict.fromkeys(group.model for group in groups))}
+    precisions = {precision: at for at, precision in enumerate(PRECISIONS)}
 
     def sort_key(group: Group) -> tuple[object, ...]:
         rung = math.inf if math.isnan(group.rung) else group.rung
         name = re.sub(r"\d+", lambda digits: digits[0].zfill(12), group.model) if re.search(r"\d", group.model) else ""
-        rest = group.label, _precision_rank(group), group.batch_policy
+        rest = group.label, precisions.get(group.precision, len(precisions)), group.batch_policy
         return suites.index(group.suite), rung, name, model_order[group.model], *rest
 
     return sorted(groups, key=sort_key)
@@ -326,11 +326,6 @@ def holes_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[s
     lost = lost.sort_values("status", key=lambda status: status != "interrupted", kind="stable")
     rows = dicts_of(lost.drop_duplicates("case", keep="last").sort_index())
     return in_order([Group(row, (), labels[texts_of(row, LABELLED)]) for row in rows])
-
-
-def _precision_rank(group: Group) -> int:
-    names = list(PRECISIONS)
-    return names.index(group.precision) if group.precision in names else len(names)
 
 
 def text_of(value: object) -> str:

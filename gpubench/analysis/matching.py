@@ -1,4 +1,4 @@
-"""Choose which groups are compared: the baseline, and the counterpart of each group. `compare` calls it."""
+"""Pairs groups: chooses the baseline, and the counterpart with which each group is compared. `compare` calls it."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -21,16 +21,16 @@ FOLLOWS = {
     "nodes": {"link"},
     "processes": {"nodes", *LINK},
 }
-"""For a compared column: the columns that change with it."""
+"""The columns that change with a compared column, so that they need not agree."""
 
 TWIN_POLICIES = {"max-fp32": "max", "author-doubled": "author"}
-"""Batch policies of mixed precision, and the policy of the fp32 row to compare with."""
+"""Policies of extra runs of mixed precision at another batch (twins), and the policy of fp32 to compare them with."""
 
 PLAIN = "plain"
 """The model of an ablation without a change."""
 
 TOGETHER = [*SPECIMEN, "batch_policy", "fixed_batch", "basis"]
-"""Columns in which a change and its plain model agree, beside those that their workload shares."""
+"""Columns in which a change and its plain model agree, besides those that their workload shares."""
 
 
 def axis_value(group: Group, axis: str) -> str:
@@ -49,7 +49,7 @@ def values_named(name: str, values: Iterable[str]) -> list[str]:
 
 
 def named_baseline(name: str, axes: Sequence[str], groups: Sequence[Group]) -> tuple[str, str]:
-    """Return (axis, value) of --baseline, which is a value or a part of only one. Raises UserError."""
+    """Return the axis and the value that --baseline names, in full or by a part of it. Raises UserError."""
     values = {(axis, axis_value(group, axis)) for group in groups for axis in axes}
     texts = values_named(name, (text for _, text in values))
     matched = [pair for pair in values if pair[1] in texts]
@@ -69,10 +69,10 @@ def pairs_along(
     explicit: bool,
     best_is_base: bool = False,
 ) -> list[tuple[Group, Group]]:
-    """Return (subject, other) for each value of `axis` and the baseline, where the rest of the key agrees.
+    """Return (subject, other) for each group and its counterpart, which has the baseline's value along `axis`.
 
-    The default baseline is the slowest value, so that ratios are gains; with `best_is_base` the best, so that they
-    are losses.
+    The rest of the key agrees. The default baseline is the slowest value, so that ratios are gains; with `best_is_base`
+    it is the best, so that they are losses. `explicit`: the user asked for this axis.
     """
     values = list(dict.fromkeys(axis_value(group, axis) for group in groups))
     if len(values) < 2:
@@ -108,7 +108,7 @@ def pairs_along(
 
 
 def bucket_of(group: Group, axis: str) -> tuple[str, ...]:
-    """Return what must agree with the counterpart: the key without the axis, and the card where it is not the axis."""
+    """Return what a group and its counterpart agree in: the key without the axis, and the card along other axes."""
     free = {axis, *FOLLOWS.get(axis, ())}
     columns = [column for column in KEY if column not in free and column != "batch_policy"]
     if axis != "card":
@@ -122,7 +122,7 @@ def bucket_of(group: Group, axis: str) -> tuple[str, ...]:
 
 
 def other_stack(axis: str, subject: Group, other: Group) -> list[str]:
-    """Return the columns of the stack, beside the compared ones, in which two groups differ."""
+    """Return the columns of the stack in which two groups differ although they are not compared."""
     columns = [column for column in STACK if column != axis and not _may_differ(column, axis, subject, other)]
     return [column for column in columns if _minor(subject.row[column], column) != _minor(other.row[column], column)]
 
@@ -151,7 +151,7 @@ def _minor(value: object, column: str) -> str:
 
 
 def _closeness(axis: str, subject: Group, other: Group) -> tuple[bool, int, bool, bool, bool, int]:
-    """Return a sort key of counterparts: the largest shares most with the subject."""
+    """Return a sort key: the counterpart with the largest one has most in common with the subject."""
     return (
         subject.batch_policy == other.batch_policy,
         -len(other_stack(axis, subject, other)),
@@ -170,10 +170,9 @@ def _case(group: Group) -> str:
 def _default_baseline(axis: str, groups: Sequence[Group], *, best: bool) -> str:
     """Return the value that the others are compared with.
 
-    Among precisions that is fp32, or bf16 if the others are in 8 bits; else the slowest (or the best) of the values
-    with the most shared cases.
-
-    The slowest value of all often has no time for large cases. As a baseline it would leave them uncompared.
+    Among precisions that is fp32, or bf16 if the others are in 8 bits; else the slowest value (or the best), of those
+    with the most cases that other values have, too. The slowest of all often cannot run large cases; as the baseline it
+    would leave them without a comparison.
     """
     times: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
     for group in groups:
@@ -187,11 +186,8 @@ def _default_baseline(axis: str, groups: Sequence[Group], *, best: bool) -> str:
     widest = [value for value in times if shared[value] == max(shared.values())]
     common = set.intersection(*(set(times[value]) for value in widest))
 
-    def slowness(value: str) -> float:
-        by_case = times[value]
-        return stats.geometric_mean([by_case[case] for case in common or by_case])
-
-    return (min if best else max)(widest, key=slowness)
+    means = {value: stats.geometric_mean([times[value][case] for case in common or times[value]]) for value in widest}
+    return (min if best else max)(means, key=lambda value: means[value])
 
 
 def is_ablation(group: Group) -> bool:

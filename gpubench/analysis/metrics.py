@@ -1,4 +1,7 @@
-"""Select rows (--where) and compute their values (--metric, --price). `compare` calls it."""
+"""The figures of a row that can be compared (--metric, --price), and the choice of rows (--where).
+
+`compare` calls it.
+"""
 
 import difflib
 import math
@@ -13,25 +16,26 @@ import pandas as pd
 
 from gpubench.analysis.groups import CPU, short
 from gpubench.analysis.matching import values_named
+from gpubench.analysis.scaling import goals_of
 from gpubench.analysis.stats import Ratio
-from gpubench.analysis.time_to_goal import success_of
 from gpubench.errors import UserError
+from gpubench.rows.alike import GROUP
 from gpubench.rows.row import COLUMNS, FLAGS, NUMBERS
 from gpubench.rows.table import BROKEN, PLAUSIBLE
 from gpubench.suite.trial import TRAINED
 
 HOURS_PER_YEAR = 8766
 Prices = Path | Mapping[str, Any]
-"""A TOML file, or its content: dollars per hour, or a table, by words of the card's name."""
+"""Dollars per hour by card, or a TOML file with them: see `read_prices`."""
 SOME = 12
 """Maximum number of values in an error message."""
 OTHER_CARD = frozenset({"ti", "super", "xt", "xtx", "d", "max", "q", "laptop", "mobile", "ada", "pro", "mig"})
-"""Words that make a name another card's: an RTX 4070 Ti is no RTX 4070."""
+"""Words that distinguish cards: an RTX 4070 Ti is no RTX 4070."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A value to compare, of which less is always better: the inverse of a rate is compared."""
+    """A figure to compare. Less is always better: of a rate the inverse is compared."""
 
     name: str
     title: str
@@ -39,17 +43,17 @@ class Metric:
     unit: str
     """Unit of the value that is shown."""
     lacking: str
-    """What a row without a value lacks."""
+    """What a row needs to have the figure, for error messages."""
     inverse: bool = False
     words: tuple[str, str] = ("faster", "slower")
     statuses: frozenset[str] = frozenset({"ok"})
     """Statuses of the rows that are compared."""
     by_loss: bool = False
-    """Judged by the difference from the best, not by a ratio to the worst (see `accuracies_judged`)."""
+    """Whether the difference from the best is judged (`accuracies_judged`), not the ratio to the slowest."""
 
     @property
     def gain(self) -> str:
-        """Heading of the column with how many times better the subject is."""
+        """Heading of the column that has how many times better the subject is."""
         if self.by_loss:
             return "ratio"
         return "speedup" if self.words[0] in {"faster", "sooner"} else f"times {self.words[0]}"
@@ -129,8 +133,8 @@ def metric_named(name: str) -> Metric:
 def valued(frame: pd.DataFrame, metric: Metric, prices: Prices | None) -> pd.DataFrame:
     """Return the frame with a column `value`, of which less is better; NaN where a row has none.
 
-    The value of `time-to-goal` is the time of one run; `time_to_goal.expected` divides it by the share of runs that
-    reach the goal. Raises UserError where a price is needed and not given.
+    The value of `time-to-goal` is the time of one run; `expected_time` divides it by the share of runs that reach the
+    goal. Raises UserError if a price is needed and not given.
     """
     nothing = pd.Series(math.nan, index=frame.index)
     seconds = frame["seconds"]
@@ -150,12 +154,37 @@ def valued(frame: pd.DataFrame, metric: Metric, prices: Prices | None) -> pd.Dat
     return frame.assign(value=values[metric.name]())
 
 
+def success_of(frame: pd.DataFrame) -> "pd.Series[float]":
+    """Return the share of each row's runs that reached the goal; NaN without a goal or a finished training.
+
+    For old and published rows without a `success_rate` it follows from their status.
+    """
+    trained = frame["mode"].isin(["full", "published"]) & (frame["data"] != "synthetic")
+    from_status = (frame["status"] == "ok").astype(float).where(trained & (goals_of(frame) > 0))
+    rate = frame.get("success_rate", from_status)
+    return rate.where(rate.notna(), from_status).where(frame["status"].isin(TRAINED))
+
+
+def expected_time(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return rows with `value` divided by `success`, the share of their group's runs that reached the goal.
+
+    That is the average time of training until a run reaches the goal; NaN where none did.
+    """
+    by_group = success_of(frame).groupby([frame[column] for column in GROUP], dropna=False, sort=False)
+    share = by_group.transform("mean").where(frame["status"].isin(TRAINED))
+    texts = share.map("{:.0%} of the runs reached the goal".format)
+    some = (share > 0) & (share < 1)
+    return frame.assign(
+        value=frame["value"] / share.where(share > 0), success=share, reason=frame["reason"].where(~some, texts)
+    )
+
+
 def _dollars(frame: pd.DataFrame, prices: Prices | None) -> "pd.Series[float]":
     """Return the dollars of each whole run: those in its row, else its hours times the hourly price."""
     stated = frame["dollars"]
     if prices is None and stated.notna().any():
         return stated
-    return stated.where(stated.notna(), frame["seconds"] / 3600 * _hourly(frame, prices))
+    return stated.fillna(frame["seconds"] / 3600 * _hourly(frame, prices))
 
 
 def _hourly(frame: pd.DataFrame, prices: Prices | None) -> "pd.Series[float]":
@@ -168,13 +197,13 @@ def _hourly(frame: pd.DataFrame, prices: Prices | None) -> "pd.Series[float]":
 
 
 def price_of(card: str, table: Mapping[str, float]) -> float:
-    """Return a card's dollars per hour, from the longest name that means it; NaN where none does."""
+    """Return a card's dollars per hour, from the longest name in the table that means it; NaN if none does."""
     fitting = [name for name in table if means(name, card)]
     return table[max(fitting, key=len)] if fitting else math.nan
 
 
 def means(name: str, card: str) -> bool:
-    """Return whether a name means a card: the card has all its words, and no more words of OTHER_CARD."""
+    """Return whether a name means a card: the card has all its words, and no other words of OTHER_CARD."""
     name_words, card_words = words_of(name), words_of(card)
     return bool(name_words) and name_words <= card_words and not OTHER_CARD & (card_words - name_words)
 
@@ -199,7 +228,7 @@ def read_prices(path: Path) -> dict[str, float]:
 
 
 def hourly_prices(table: Mapping[str, Any], source: str) -> dict[str, float]:
-    """Return dollars per hour by card, from the table of such a file or from plain numbers. Raises UserError."""
+    """Return dollars per hour by card, from the content of such a file, or from numbers. Raises UserError."""
     hourly = {}
     for card, entry in table.items():
         try:

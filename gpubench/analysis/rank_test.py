@@ -10,7 +10,7 @@ from statistics import NormalDist
 import numpy as np
 
 EXACT_UP_TO = 2500
-"""Product of the sides' trials up to which U's distribution is counted; above it the normal limit is used."""
+"""If the product of both sides' numbers of trials is larger, the normal approximation of U's distribution is used."""
 
 
 def log_differences(a: Sequence[float], b: Sequence[float]) -> list[float]:
@@ -53,9 +53,9 @@ def _p_with_ties(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def shift_interval(differences: Sequence[float], n: int, m: int, confidence: float) -> tuple[float, float] | None:
-    """Return the interval of the log shift between samples of `n` and `m` (Hodges and Lehmann 1963).
+    """Return the interval of the shift between samples of `n` and `m` logarithms (Hodges and Lehmann 1963).
 
-    None where even complete separation is likelier than 1 - `confidence`: with fewer than 4 a side at 95%.
+    None for so few that even complete separation is likelier than 1 - `confidence`: at 95%, fewer than 4 per side.
     """
     rank = _critical(n, m, (1 - confidence) / 2)
     return (differences[rank - 1], differences[-rank]) if rank else None
@@ -76,7 +76,7 @@ def _orders(n: int, m: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def _critical(n: int, m: int, tail: float) -> int:
-    """Return the largest rank with P(U < rank) <= tail (tail < 1) by chance; 0 where even U = 0 is likelier."""
+    """Return the largest rank with P(U < rank) <= tail (tail < 1) by chance; 0 if even U = 0 is likelier."""
     if n * m > EXACT_UP_TO:
         spread = math.sqrt(n * m * (n + m + 1) / 12)
         return max(0, int(n * m / 2 + NormalDist().inv_cdf(tail) * spread + 0.5))

@@ -1,4 +1,4 @@
-"""Throughput and efficiency by number of processes, and the tables of all-reduces. `studies.scaling` calls it."""
+"""Speed and efficiency by number of processes, and the tables of all-reduces. `studies.scaling` calls it."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,38 +9,54 @@ import numpy as np
 import pandas as pd
 
 from gpubench.analysis.groups import only_sums
-from gpubench.rows.alike import LINK, SPECIMEN, STACK
+from gpubench.rows.alike import LINK, SERIES, SPECIMEN, STACK
 from gpubench.rows.params import params_of
 from gpubench.rows.table import BROKEN, number, table_of
 
 MOST_PROCESSES = 1 << 20
 """Rows with more processes than this are ignored."""
+PLAUSIBLE_SECONDS = (1e-9, 1e12)
+"""Range of the seconds of a run."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """Training with `processes`: samples per second, and efficiency (1 is perfect scaling)."""
+    """Training with a number of processes: medians over its trials."""
 
     processes: int
-    rate: float
+    machines: float
+    """NaN where unknown, like `epochs`."""
+    speed: float
+    """Samples per second, or 1 / seconds to the goal."""
     efficiency: float
+    """Speed per process, relative to the point with the fewest processes: 1 is perfect scaling."""
+    epochs: float
     trials: int
+    note: str
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One case at several numbers of processes."""
+    """One case at several numbers of processes, or one published series that reached a goal."""
 
     known: Mapping[str, Any]
-    """The columns that its rows agree in."""
-    samples: float
-    """Samples per step of one process."""
-    sent: str
-    """Number type of the gradients sent; empty where unknown."""
-    base: int
-    """The fewest processes measured. Efficiency is relative to theirs."""
+    """The columns that its rows agree in; of a series also `goal`."""
     points: tuple[Point, ...]
+    """The fewest processes first."""
     cases: frozenset[int]
+    samples: float = math.nan
+    """Samples per step of one process."""
+    sent: str = ""
+    """Number type of the gradients sent; empty where unknown."""
+    sources: tuple[str, ...] = ()
+    """Where a series was published."""
+    recipes: int = 1
+    """Number of different parameters in a series: each number of processes may have its own schedule."""
+
+    @property
+    def is_to_goal(self) -> bool:
+        """Whether it is of a published series: seconds to a goal, not rates."""
+        return "goal" in self.known
 
 
 @dataclass(frozen=True)
@@ -69,7 +85,7 @@ class Sums:
 def curves_of(frame: pd.DataFrame) -> list[Curve]:
     """Return a curve for each case that ran with two numbers of processes or more.
 
-    The rows, of any suite, are those of `groups.completed` and `compare.once`.
+    `frame` has rows of any suite, from `groups.completed` and `compare.once`.
     """
     rate = frame["samples_per_second"]
     ok = frame[(frame["status"] == "ok") & (rate > 0) & (rate < math.inf) & (frame["mode"] != "published")]
@@ -77,17 +93,47 @@ def curves_of(frame: pd.DataFrame) -> list[Curve]:
     keys = ["suite", "suite_version", "model", "precision", "batch_size", "params", "data", "mode"]
     curves = []
     for shared, rows in alike_rows(ok, keys):
-        if rows["processes"].nunique() < 2:
-            continue
-        by_count = rows["samples_per_second"].groupby(rows["processes"].astype(int))
-        medians, sizes = by_count.median(), by_count.size()
-        rates = dict(zip(medians.index.tolist(), medians.tolist(), strict=True))
-        trials = dict(zip(sizes.index.tolist(), sizes.tolist(), strict=True))
-        base = min(rates)
-        points = tuple(Point(n, rates[n], rates[n] / n / (rates[base] / base), trials[n]) for n in sorted(rates))
-        sent, samples = _step_of(rows, float(shared["batch_size"]))
-        curves.append(Curve(shared, samples, sent, base, points, cases_of(rows)))
+        if rows["processes"].nunique() > 1:
+            sent, samples = _step_of(rows, float(shared["batch_size"]))
+            points = _points(rows, "samples_per_second")
+            curves.append(Curve(shared, points, cases_of(rows), samples, sent))
     return curves
+
+
+def goal_curves_of(frame: pd.DataFrame) -> list[Curve]:
+    """Return a curve for each published series that reached its goal with two numbers of processes or more."""
+    rows = frame[(frame["mode"] == "published") & (frame["status"] == "ok") & (frame["session"] != "")]
+    rows = rows.assign(goal=goals_of(rows))
+    rows = rows[(rows["goal"] > 0) & rows["seconds"].between(*PLAUSIBLE_SECONDS) & rows["processes"].between(1, 1e9)]
+    curves = []
+    for names, series in rows.groupby([*SERIES, "goal"], dropna=False, sort=False):
+        if series["processes"].nunique() > 1:
+            shared = dict(zip([*SERIES, "goal"], names, strict=True))
+            points, sources = _points(series, "seconds"), tuple(dict.fromkeys(series["source"]))
+            recipes = series["params"].nunique()
+            curves.append(Curve(shared, points, cases_of(series), sources=sources, recipes=recipes))
+    return curves
+
+
+def _points(rows: pd.DataFrame, figure: str) -> tuple[Point, ...]:
+    """Return a point per number of processes; `figure` is the column with a rate, or with seconds."""
+    points = rows.groupby(rows["processes"].astype(int)).agg(
+        machines=("nodes", "median"),
+        speed=(figure, "median"),
+        epochs=("epochs", "median"),
+        trials=(figure, "size"),
+        note=("reason", lambda reasons: "; ".join(dict.fromkeys(filter(None, reasons)))),
+    )
+    points["speed"] = 1 / points["speed"] if figure == "seconds" else points["speed"]
+    per_process = points["speed"] / points.index
+    points["efficiency"] = per_process / per_process.iloc[0]
+    lines = points.reset_index().to_dict("records")
+    return tuple(Point(**{str(name): value for name, value in line.items()}) for line in lines)
+
+
+def goals_of(frame: pd.DataFrame) -> "pd.Series[float]":
+    """Return the goal among each row's parameters; NaN where there is none."""
+    return pd.to_numeric(frame["params"].str.extract(r"(?:^| )goal=(\S+)", expand=False), errors="coerce")
 
 
 def cases_of(rows: pd.DataFrame) -> frozenset[int]:
@@ -96,10 +142,10 @@ def cases_of(rows: pd.DataFrame) -> frozenset[int]:
 
 
 def alike_rows(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Yield rows of one card and stack that agree in `keys`, with all columns that they agree in.
+    """Yield the rows of one card and stack that agree in `keys`, and the values in which they agree.
 
-    A session with several numbers of processes is not joined with others. Sessions with one number each, as with
-    several machines, are joined where their stack is the same.
+    A session with several numbers of processes is not joined with others. Sessions with one number each, as on
+    several machines, are joined if their stack is the same.
     """
     rows = rows[rows["processes"].between(1, MOST_PROCESSES)]
     # The link depends on the number of processes: one process has none.
@@ -112,12 +158,12 @@ def alike_rows(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[s
 
 
 def is_count(text: str) -> bool:
-    """Return whether a parameter is a whole number that can be a count."""
+    """Return whether a parameter is a whole number of plausible size."""
     return text.isdecimal() and len(text) <= len(str(MOST_PROCESSES))
 
 
 def _step_of(rows: pd.DataFrame, batch: float) -> tuple[str, float]:
-    """Return (number type of the gradients sent, samples per step of one process), from the rows' tables."""
+    """Return the number type of the gradients sent, and the samples per step of one process, from the rows' tables."""
     for text in rows["table"]:
         for line in table_of(text):
             try:
@@ -147,7 +193,7 @@ def sums_of(frame: pd.DataFrame) -> list[Sums]:
 
 
 def _sums_in(row: "pd.Series[Any]") -> Iterator[tuple[tuple[Any, ...], float, float]]:
-    """Yield (key of the line, seconds, busbw) of each complete line of the row's table."""
+    """Yield the key, the seconds and the busbw of each complete line of the row's table."""
     for line in table_of(row["table"]):
         try:
             what = (str(line["algorithm"]), bool(line["fusion_bytes"]), str(line["what"]), int(number(line["bytes"])))

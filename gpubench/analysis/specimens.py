@@ -1,4 +1,7 @@
-"""Label specimens, and combine groups of several specimens or sessions into one. `compare` calls it."""
+"""Labels specimens (single cards of one model), and combines groups of several specimens or sessions.
+
+`compare` calls it.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -13,10 +16,10 @@ from gpubench.rows.read import shown
 
 
 def combined(groups: Sequence[Group], axis: str) -> list[Group]:
-    """Return the groups, with those of MEASURED_FROM specimens or more of a card combined to one per case.
+    """Return the groups; where a card has MEASURED_FROM specimens or more, their groups become one group per case.
 
     Along `card` and `precision` the unit is the specimen. Along any other axis it is the session: sessions of one
-    device are compared with others of that device. Groups of different stacks or code are never combined.
+    device are compared with other sessions of that device. Groups of different stacks or code are never combined.
     """
     unit = "device_hash" if axis in {"card", "precision"} else "session"
     same = [*WORKLOAD, *STACK, "suite_digest", "card", *([] if unit == "device_hash" else ["device_hash", axis])]
@@ -32,7 +35,9 @@ def combined(groups: Sequence[Group], axis: str) -> list[Group]:
         if len({group.row[unit] for group in pool}) < MEASURED_FROM:
             pooled += pool
             continue
-        label = _label(pool[0], unit)
+        first = pool[0]
+        label = card_label(first.card, first.row["power_cap"], text_of(first.row["memory_limit_bytes"]))
+        label += f" #{first.device_hash[:4]}" if unit == "session" and first.device_hash else ""
         labels[label] += 1
         # The same card with another stack. The notes of its comparisons name the difference.
         label += f" ({labels[label]})" if labels[label] > 1 else ""
@@ -44,9 +49,9 @@ def combined(groups: Sequence[Group], axis: str) -> list[Group]:
 
 
 def units_of(group: Group) -> dict[str, list[float]]:
-    """Return the values of each specimen, or of each session where that is the unit of a combined group.
+    """Return the values of each unit of a group, which is a specimen or a session.
 
-    They are those of its trials, or the medians of its sessions where it has several.
+    They are the values of its trials, or the medians of its sessions if it has several.
     """
     parts: dict[str, list[Group]] = defaultdict(list)
     for part in group.parts or (group,):
@@ -58,13 +63,8 @@ def units_of(group: Group) -> dict[str, list[float]]:
 
 
 def unit_of(group: Group) -> str:
-    """Return the column of a group's units: `device_hash`, or `session` where it combines those of one device."""
+    """Return the column that tells a group's units apart: `session` if it combines sessions of one device."""
     return "session" if group.parts and group.device_hash else "device_hash"
-
-
-def _label(group: Group, unit: str) -> str:
-    label = card_label(group.card, group.row["power_cap"], text_of(group.row["memory_limit_bytes"]))
-    return f"{label} #{group.device_hash[:4]}" if unit == "session" and group.device_hash else label
 
 
 def _combination(parts: Sequence[Group], unit: str, label: str) -> Group:
@@ -87,9 +87,9 @@ def _combination(parts: Sequence[Group], unit: str, label: str) -> Group:
 
 
 def labels_of(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:
-    """Return a label per specimen, session and source: the card, with what distinguishes it from others of its name.
+    """Return a label per specimen, session and source: the card, and what distinguishes it from others with its name.
 
-    The session is in it only where one specimen ran the same case in several.
+    The label has the session only if one specimen ran the same case in several sessions.
     """
     frame = frame.drop_duplicates("identity")
     frame = frame.assign(**{name: frame[name].map(shown) for name in (*SPECIMEN, "source")})

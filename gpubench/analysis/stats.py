@@ -1,13 +1,14 @@
-"""Ratios with intervals, tests and verdicts, from floats: no rows, files or units. `verdicts` and studies call it.
+"""Statistics of lists of numbers: ratios with intervals, p values and verdicts. `verdicts` and studies call it.
 
-The unit is the trial, one fresh process. Laps of one process are correlated and are not used. Between specimens of
-a card the unit is the specimen. docs/method.md explains the rules and their error rates.
+A number is the time of one trial. Between specimens of a card (single cards of that model), each specimen counts once.
+docs/method.md explains the rules and their error rates.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
+from statistics import NormalDist, fmean
+from statistics import geometric_mean as geometric_mean
 from statistics import median as median
 from typing import Literal
 
@@ -16,14 +17,18 @@ from gpubench.interval import CONFIDENCE, OPTIONAL_STOPPING, confidence
 from gpubench.interval import median_interval as median_interval
 
 MINIMUM_EFFECT = 0.02
-"""Relative difference below which there is no `faster` or `slower`."""
+"""The smallest difference that counts: 2%.
+
+`faster` and `slower` need an interval of the ratio that is entirely beyond it, `same` one that is entirely within it.
+"""
 SMALLEST = math.log(1 + MINIMUM_EFFECT)
+"""The same, as the logarithm of a ratio."""
 EQUIVALENCE = 0.9
-"""Level of the interval that must be inside the minimum effect for `same`: two one-sided tests at 5%."""
+"""Level of the interval that must be within the minimum effect for `same`: two one-sided tests at 5%."""
 WIDEST = 150.0
-"""Limit of an interval of logarithms, whose exponential is still a number."""
+"""Limit for the ends of an interval of logarithms, so that their exponentials are finite."""
 DECIDING_TRIALS = 6
-"""Trials a side below which Mann-Whitney cannot decide after Holm."""
+"""With fewer trials per side the Mann-Whitney test cannot decide after Holm's correction."""
 BETWEEN_SPECIMENS_SD = 0.02
 """Usual standard deviation of log seconds between identical cards or hosts; `specimens_to_decide` uses it.
 
@@ -31,21 +36,22 @@ Published identical hosts differ by 0.07 to 4% (39 single-H100 hosts in Lambda's
 Tacotron2).
 """
 LARGEST_BETWEEN_SD = 0.06
-"""Standard deviation assumed between specimens, or sessions, of which too few were measured: with this one a 95%
-interval holds the truth in 95% of comparisons also on hosts that differ more than the published ones."""
-MEASURED_FROM = 3
-"""Specimens a side from which their spread is measured, not assumed."""
-DECIDING_SPECIMENS = 5
-"""Specimens a side from which the measured spread alone decides.
+"""Standard deviation assumed between specimens, or sessions, of which too few were measured.
 
-If half of all hosts are of one kind and half of another, k a side are all of one kind, and the other side all of the
-other, in 2 of 4**k comparisons: 0.8% at 4, and with near misses more than 1%.
+With it, 95% intervals contain the true ratio in 95% of comparisons, also on hosts that differ more than the published
+ones.
+"""
+MEASURED_FROM = 3
+"""With this many specimens per side their spread is measured, not assumed."""
+DECIDING_SPECIMENS = 5
+"""With this many specimens per side the measured spread alone decides.
+
+If hosts are of two equally frequent kinds, all k hosts of one side are of one kind and all of the other side of the
+other in 2 of 4**k comparisons: 0.8% at 4, and with near misses more than 1%.
 """
 UNLIKE_SPREADS, UNLIKE_COUNTS = 3.0, 1.5
-"""Ratios of the spreads and of the numbers of trials of two sides above which Mann-Whitney's interval is too narrow.
-
-Welch's alone would be long wherever a trial is far off.
-"""
+"""If the spreads or the numbers of trials of two sides differ by more than these factors, Mann-Whitney's interval is
+too narrow. Welch's interval alone would be too wide wherever a single trial is far off."""
 ACROSS = 0.99
 """Level of the interval that decides between specimens, because there are always few."""
 
@@ -58,64 +64,63 @@ Rounds = Mapping[float, float]
 Verdict = Literal[
     "faster", "slower", "same", "undecided", "one run", "few trials", "one specimen", "few specimens",
 ]  # fmt: skip
-"""`one specimen`, `few specimens`: the specimens differ; other specimens of their cards may not."""
+"""The first four are verdicts. The others are reasons for no verdict: too few trials, or specimens that differ although
+other specimens of their cards may not."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of two medians with its 95% interval (None where there are too few trials for one)."""
+    """A ratio of two medians with its 95% interval; `low` and `high` are None if there are too few trials for one."""
 
     value: float
-    low: float | None
-    high: float | None
-    p: float | None
-    """Two-sided, before any correction for a family."""
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    """Two-sided, before Holm's correction."""
     narrow: tuple[float, float] | None = None
     """The 90% interval, which decides `same`."""
     decisive: tuple[float, float] | None = None
     """The interval that decides `faster` and `slower`: the 95% one, or a wider one of specimens or unlike sides."""
     specimens: int = 0
-    """Specimens on the smaller side, where the interval includes their spread; 0 inside one session."""
+    """Specimens on the smaller side, if the interval includes their spread; 0 inside one session."""
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Both ends of the 95% interval; None where there are none."""
+        """The 95% interval; None if there is none."""
         return (self.low, self.high) if self.low and self.high else None
 
     @property
     def inverse(self) -> "Ratio":
         """The inverse ratio."""
-        low = 1 / self.high if self.high else None
-        high = 1 / self.low if self.low else None
-        return Ratio(1 / self.value, low, high, self.p, _inverse(self.narrow), _inverse(self.decisive), self.specimens)
-
-
-def _inverse(interval: tuple[float, float] | None) -> tuple[float, float] | None:
-    return (1 / interval[1], 1 / interval[0]) if interval else None
+        intervals = (self.interval, self.narrow, self.decisive)
+        wide, narrow, decisive = ((1 / ends[1], 1 / ends[0]) if ends else None for ends in intervals)
+        low, high = wide or (None, None)
+        return Ratio(1 / self.value, low, high, self.p, narrow, decisive, self.specimens)
 
 
 def ratio(a: Sequence[float], b: Sequence[float], *, until: bool = False) -> Ratio:
-    """Return the median of `a` over median of `b`, with a 95% interval where each side has two values or more.
+    """Return the median of `a` over the median of `b`, with a 95% interval if each side has two values or more.
 
     Both sides are trials of one specimen in one session; for others see `specimens_ratio`.
 
-    The interval inverts the Mann-Whitney test on log values (Hodges and Lehmann 1963). Up to 3 values a side no such
-    interval has 95%, and Welch's t on log values gives a wide one. Where the sides are unlike, which the test assumes
-    they are not, the interval includes Welch's. With `until` the number of rounds depended on the results, and all
-    error rates are divided by OPTIONAL_STOPPING.
+    The interval inverts the Mann-Whitney test on log values (Hodges and Lehmann 1963). With up to 3 values per side no
+    such interval has 95%; Welch's t on log values gives a wide one. The test assumes that both sides scatter alike; if
+    they do not, the interval includes Welch's. `until`: the number of rounds depended on the results, so all error
+    rates are divided by OPTIONAL_STOPPING.
     """
     value = median(a) / median(b)
     if min(len(a), len(b)) < 2:
-        return Ratio(value, None, None, None)
+        return Ratio(value)
     level = confidence(until)
     differences = ranks.log_differences(a, b)
     alike = _are_alike(a, b)
+    sides = side_of([math.log(value) for value in a]), side_of([math.log(value) for value in b])
 
     def interval(level: float) -> tuple[float, float]:
         by_ranks = ranks.shift_interval(differences, len(a), len(b), level)
         if by_ranks and alike:
             return _ratio_interval(value, by_ranks)
-        low, high = _t_interval(_trials_side(a), _trials_side(b), level)
+        low, high = _t_interval(*sides, level)
         by_ranks = by_ranks or (low, high)
         return _ratio_interval(value, (min(low, by_ranks[0]), max(high, by_ranks[1])))
 
@@ -126,7 +131,7 @@ def ratio(a: Sequence[float], b: Sequence[float], *, until: bool = False) -> Rat
 
 
 def _are_alike(a: Sequence[float], b: Sequence[float]) -> bool:
-    """Return whether two sides scatter alike, by their median absolute deviations, and have as many trials, about."""
+    """Return whether two sides have similar median absolute deviations and similar numbers of trials."""
     counts, spreads = (len(a), len(b)), [median([abs(x / median(side) - 1) for x in side]) for side in (a, b)]
     return max(spreads) <= UNLIKE_SPREADS * min(spreads) and max(counts) <= UNLIKE_COUNTS * min(counts)
 
@@ -146,20 +151,20 @@ class Side:
     freedom: float = math.inf
 
 
-def _trials_side(values: Sequence[float]) -> Side:
-    logs = [math.log(value) for value in values]
-    return Side(sum(logs) / len(logs), _variance(logs) / len(logs), len(logs) - 1)
+def side_of(values: Sequence[float]) -> Side:
+    """Return two values or more, such as logarithms of times, as a side."""
+    return Side(fmean(values), _variance(values) / len(values), len(values) - 1)
 
 
 def _t_interval(a: Side, b: Side, level: float) -> tuple[float, float]:
-    """Return Welch's interval of the difference of two sides."""
+    """Return Welch's interval for the difference of two sides."""
     between, total, freedom = welch(a, b)
     half = t_quantile(freedom, (1 + level) / 2) * total
     return between - half, between + half
 
 
 def welch(a: Side, b: Side) -> tuple[float, float, float]:
-    """Return (difference, its standard error, degrees of freedom by Welch and Satterthwaite)."""
+    """Return the difference, its standard error, and the degrees of freedom by Welch and Satterthwaite."""
     total = a.variance + b.variance
     if total == 0:
         return a.middle - b.middle, 0.0, math.inf
@@ -188,15 +193,15 @@ def t_tails(freedom: float, t: float) -> float:
 def specimens_ratio(a: Values, b: Values, *, paired: bool = False) -> Ratio:
     """Return the ratio of two cards, each with the values of trials of one or more specimens.
 
-    A side of MEASURED_FROM specimens or more has their measured spread; a smaller one has LARGEST_BETWEEN_SD. The
-    deciding interval has level ACROSS. In it a side of fewer than DECIDING_SPECIMENS has LARGEST_BETWEEN_SD, not
-    divided by their number: they may all be of one kind. One specimen with one trial gives no interval.
-    With `paired`, the same specimens ran both sides, and the spread is that of their ratios.
+    The spread of a side with MEASURED_FROM specimens or more is measured; of a smaller one it is LARGEST_BETWEEN_SD.
+    The deciding interval has level ACROSS. For it, a side of fewer than DECIDING_SPECIMENS has LARGEST_BETWEEN_SD, not
+    divided by their number, because they may all be of one kind. One specimen with one trial gives no interval.
+    `paired`: the same specimens ran both sides, and the spread is that of their ratios.
     """
-    value = _median_of_medians(a) / _median_of_medians(b)
+    value = median(map(median, a)) / median(map(median, b))
     if _lone_trial(a, b):
-        return Ratio(value, None, None, None)
-    shown, strict = _sides(a, b, _measured_side, paired), _sides(a, b, _deciding_side, paired)
+        return Ratio(value)
+    shown, strict = _sides(a, b, paired, deciding=False), _sides(a, b, paired, deciding=True)
     between, error, freedom = welch(*shown)
     p = t_tails(freedom, between / error) if error else 0.0 if between else 1.0
     wide, narrow = (_ratio_interval(value, _t_interval(*shown, level)) for level in (CONFIDENCE, EQUIVALENCE))
@@ -208,7 +213,7 @@ def specimens_p_above(a: Values, b: Values, limit: float, *, paired: bool = Fals
     """Return the one-sided p value that a ratio between specimens is at most `limit`, by the deciding spread."""
     if _lone_trial(a, b):
         return 1.0
-    between, error, freedom = welch(*_sides(a, b, _deciding_side, paired))
+    between, error, freedom = welch(*_sides(a, b, paired, deciding=True))
     above = between - math.log(limit)
     if above <= 0:
         return 1.0
@@ -216,7 +221,7 @@ def specimens_p_above(a: Values, b: Values, limit: float, *, paired: bool = Fals
 
 
 def p_above(a: Sequence[float], b: Sequence[float], limit: float, *, until: bool = False) -> float:
-    """Return the one-sided p value that the ratio of one session is at most `limit`; 1 with one trial a side."""
+    """Return the one-sided p value that the ratio of one session is at most `limit`; 1 with one trial per side."""
     if min(len(a), len(b)) < 2:
         return 1.0
     scaled = [value / limit for value in a]
@@ -227,40 +232,29 @@ def p_above(a: Sequence[float], b: Sequence[float], limit: float, *, until: bool
 
 
 def _lone_trial(a: Values, b: Values) -> bool:
-    """Return whether a side has too few specimens to measure their spread, and none with two trials."""
+    """Return whether a side has too few specimens to measure their spread, and no specimen with two trials."""
     return any(len(side) < MEASURED_FROM and max(map(len, side)) < 2 for side in (a, b))
 
 
-def _sides(a: Values, b: Values, side_of: Callable[[Values], Side], paired: bool) -> tuple[Side, Side]:
+def _sides(a: Values, b: Values, paired: bool, *, deciding: bool) -> tuple[Side, Side]:
+    """Return both sides with the spread of specimens that is shown, or with the one that decides verdicts."""
     if paired:
-        return side_of([[median(x) / median(y)] for x, y in zip(a, b, strict=True)]), Side(0.0, 0.0)
-    return side_of(a), side_of(b)
+        quotients = [[median(x) / median(y)] for x, y in zip(a, b, strict=True)]
+        return _specimens_side(quotients, deciding), Side(0.0, 0.0)
+    return _specimens_side(a, deciding), _specimens_side(b, deciding)
 
 
-def _median_of_medians(side: Values) -> float:
-    return float(median([median(trials) for trials in side]))
-
-
-def _measured_side(side: Values) -> Side:
-    return _specimens_side(side, MEASURED_FROM, LARGEST_BETWEEN_SD**2 / len(side))
-
-
-def _deciding_side(side: Values) -> Side:
-    return _specimens_side(side, DECIDING_SPECIMENS, LARGEST_BETWEEN_SD**2)
-
-
-def _specimens_side(side: Values, enough: int, assumed_variance: float) -> Side:
-    """Return the mean log over specimens, with the variance measured from `enough` of them, else the assumed one."""
+def _specimens_side(side: Values, deciding: bool) -> Side:
+    """Return the mean log over specimens, with the measured variance if there are enough, else the assumed one."""
     logs = [math.log(median(trials)) for trials in side]
     count = len(logs)
-    middle = sum(logs) / count
-    if count >= enough:
-        return Side(middle, _variance(logs) / count, count - 1)
+    if count >= (DECIDING_SPECIMENS if deciding else MEASURED_FROM):
+        return side_of(logs)
     # pi / 2: variance of a median against that of a mean.
     within = sum(math.pi / 2 * log_variance(t) / len(t) for t in side if len(t) > 1) / count**2
     freedom = sum(len(trials) - 1 for trials in side)
-    total = assumed_variance + within
-    return Side(middle, total, total**2 / (within**2 / freedom) if within else math.inf)
+    total = LARGEST_BETWEEN_SD**2 / (1 if deciding else count) + within
+    return Side(fmean(logs), total, total**2 / (within**2 / freedom) if within else math.inf)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -275,10 +269,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def verdict(r: Ratio, adjusted_p: float | None, trials: int) -> Verdict:
-    """Return the verdict on the numerator: `faster` where its seconds are fewer.
+    """Return the verdict on the numerator: `faster` if its seconds are fewer.
 
-    `trials` is the number of the smaller side, `adjusted_p` the p value after Holm. For `faster` and `slower` p is
-    under 5%, and the whole deciding interval is beyond the minimum effect
+    `trials` is the number of the smaller side, `adjusted_p` the p value after Holm's correction. For `faster` and
+    `slower` that is below 5%, and the deciding interval is entirely beyond the minimum effect
     (docs/research/decisions/8-beyond-the-minimum.md).
     """
     if trials < 2 or r.p is None or r.low is None or r.high is None:
@@ -296,14 +290,14 @@ def verdict(r: Ratio, adjusted_p: float | None, trials: int) -> Verdict:
 
 
 def _beyond(low: float, high: float) -> bool:
-    """Return whether a whole interval is beyond the minimum effect, on either side of 1."""
+    """Return whether an interval is entirely beyond the minimum effect, on either side of 1."""
     return math.log(low) > SMALLEST or math.log(high) < -SMALLEST
 
 
 def trials_to_decide(a: Sequence[float], b: Sequence[float], family: int = 1) -> int:
-    """Return about how many trials a side would decide an undecided ratio, by its spread, at 80% power.
+    """Return about how many trials per side would decide an undecided ratio of this spread, with a chance of 80%.
 
-    They are at least so many that Mann-Whitney's smallest p survives Holm over `family` ratios.
+    With at least so many, Mann-Whitney's smallest p survives Holm's correction over `family` ratios.
     """
     least = DECIDING_TRIALS
     while 2 / math.comb(2 * least, least) * family >= 1 - CONFIDENCE:
@@ -316,12 +310,12 @@ def trials_to_decide(a: Sequence[float], b: Sequence[float], family: int = 1) ->
 
 
 def specimens_to_decide(value: float) -> int:
-    """Return about how many specimens a side would decide a ratio of `value`, at the default spread and 80% power."""
+    """Return about how many specimens per side would decide this ratio at the usual spread, with a chance of 80%."""
     return max(DECIDING_SPECIMENS, _to_decide(BETWEEN_SPECIMENS_SD**2, value, ACROSS))
 
 
 def _to_decide(variance: float, value: float, level: float) -> int:
-    """Return the units a side with which an interval around `value` is beyond the minimum effect, or inside it."""
+    """Return how many units per side make an interval around `value` that is beyond the minimum effect or within it."""
     effect = abs(math.log(value))
     distance = max(abs(effect - SMALLEST), SMALLEST / 10)
     normal = NormalDist()
@@ -337,21 +331,17 @@ def log_variance(values: Sequence[float]) -> float:
     return _variance([math.log(value) for value in values])
 
 
-def _variance(logs: Sequence[float]) -> float:
-    mean = sum(logs) / len(logs)
-    return sum((x - mean) ** 2 for x in logs) / (len(logs) - 1)
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """Return the geometric mean."""
-    return math.exp(sum(math.log(value) for value in values) / len(values))
+def _variance(values: Sequence[float]) -> float:
+    """Return the sample variance. statistics.variance computes with fractions, which takes longer."""
+    mean = fmean(values)
+    return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 def pooled_ratio(a: Sequence[Rounds], b: Sequence[Rounds], *, until: bool = False) -> Ratio:
     """Return the geometric mean of the ratios of several models, all of one session, with a 95% interval.
 
     The models of a side share the noise of their round. So the unit is the round: the mean of the logs over the models
-    of a side. No interval where the models have fewer than two rounds in common.
+    of a side. There is no interval if the models have fewer than two rounds in common.
     """
     value = geometric_mean([median(x.values()) / median(y.values()) for x, y in zip(a, b, strict=True)])
     sides = []
@@ -359,19 +349,19 @@ def pooled_ratio(a: Sequence[Rounds], b: Sequence[Rounds], *, until: bool = Fals
         common = set.intersection(*map(set, side))
         sides.append([geometric_mean([rounds[number] for rounds in side]) for number in sorted(common)])
     if min(map(len, sides)) < 2:
-        return Ratio(value, None, None, None)
+        return Ratio(value)
     low, high = ratio(*sides, until=until).interval or (value, value)
-    return Ratio(value, min(value, low), max(value, high), None)
+    return Ratio(value, min(value, low), max(value, high))
 
 
 def mean_of_alike(ratios: Sequence[Ratio]) -> Ratio:
-    """Return the geometric mean of ratios whose errors may be equal, as those of two specimens may be in all cases.
+    """Return the geometric mean of ratios whose errors may be equal, as for several cases of the same two specimens.
 
-    Its interval is the mean of theirs; there is none where one of them has none.
+    Its interval is the mean of their intervals; there is none if one of them has none.
     """
     value = geometric_mean([r.value for r in ratios])
     intervals = [r.interval for r in ratios if r.interval]
     if len(intervals) < len(ratios):
-        return Ratio(value, None, None, None)
+        return Ratio(value)
     low, high = (geometric_mean(ends) for ends in zip(*intervals, strict=True))
-    return Ratio(value, low, high, None)
+    return Ratio(value, low, high)

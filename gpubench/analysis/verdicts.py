@@ -1,23 +1,27 @@
-"""Compare two groups: ratio, caveats and verdict. `compare` calls it."""
+"""Compares two groups: the ratio, caveats and the verdict, on times or on accuracies. `compare` calls it."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gpubench.analysis import stats
-from gpubench.analysis.groups import CONFLICT, Group
+from gpubench.analysis.groups import CONFLICT, Group, texts_of
 from gpubench.analysis.matching import FOLLOWS, axis_value, other_stack
 from gpubench.analysis.specimens import unit_of, units_of
+from gpubench.interval import CONFIDENCE
 
 CODE_AXES = {"gpubench", "commit", "suite_version", "suite_digest"}
 """Axes that compare versions of the code that is timed."""
 OUT_OF_TURN = "one session's trials with a time did not take turns: judged as two sessions"
+NON_INFERIOR = 0.005
+"""Share of accuracy that a side may lose and still count as good as the other: half a point."""
 MOST_UNITS = 50
-"""Advice names no number of units above this."""
+"""Advice on how many more trials or specimens would decide names no larger number."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A result: the values of one group over those of another, with caveats and a verdict."""
+    """One group compared with another: the ratio of their values, notes and a verdict."""
 
     axis: str
     subject: Group
@@ -29,13 +33,13 @@ class Comparison:
     verdict: str = ""
     notes: tuple[str, ...] = ()
     differing: tuple[str, ...] = ()
-    """Columns of the stack that differ beside the axis."""
+    """Columns of the stack that differ although they are not compared."""
     is_unlike: bool = False
-    """Whether there is no verdict because of these, or of edited code."""
+    """Whether there is no verdict because the stack or the timed code differs."""
 
 
 def comparison(axis: str, subject: Group, other: Group) -> Comparison:
-    """Return the ratio of a pair, with caveats, and a verdict where the ratio does not matter for it."""
+    """Return the ratio of a pair with its notes. If there can be no verdict, it has the reason as its verdict."""
     ratio = _ratio(axis, subject, other)
     notes = [_specimens_note(axis, subject, other)] if ratio.specimens else []
     notes += [OUT_OF_TURN] if out_of_turn(subject, other) else []
@@ -49,8 +53,9 @@ def comparison(axis: str, subject: Group, other: Group) -> Comparison:
     edited = subject.row["suite_digest"] != other.row["suite_digest"] and axis not in CODE_AXES
     if edited:
         notes.append("the code that is timed was edited in between")
-    if axis == "precision" and subject.batch_policy != "fixed":
-        notes.append(_batch_note(subject, other))
+    times = subject.batch_size / other.batch_size if other.batch_size else math.nan
+    if axis == "precision" and subject.batch_policy != "fixed" and times > 0:
+        notes.append("same batch" if times == 1 else f"batch {times:.2g} x")
     verdict = ""
     another_stack = bool(set(differing) - FOLLOWS.get(axis, set()))
     if another_stack:
@@ -62,17 +67,21 @@ def comparison(axis: str, subject: Group, other: Group) -> Comparison:
     elif subject.mode != other.mode and subject.measured != other.measured:
         verdict, notes = "not judged", [*notes, f"{subject.measured} / {other.measured}"]
     names = axis_value(subject, axis), axis_value(other, axis)
-    notes_shown = tuple(filter(None, notes))
     is_unlike = another_stack or edited
-    return Comparison(axis, subject, other, *names, ratio, verdict, notes_shown, tuple(differing), is_unlike)
+    return Comparison(axis, subject, other, *names, ratio, verdict, tuple(notes), tuple(differing), is_unlike)
 
 
 def plain_comparison(subject: Group, plain: Group) -> Comparison:
-    """Return the result of a change over `plain` of the same session, whatever their differences."""
+    """Return the comparison of a change with `plain` of the same session, whatever their differences."""
     ratio = _ratio("model", subject, plain)
     verdict = CONFLICT if subject.contradicting or plain.contradicting else ""
     notes = (OUT_OF_TURN,) if out_of_turn(subject, plain) else ()
     return Comparison("model", subject, plain, subject.model, plain.model, ratio, verdict, notes)
+
+
+def groups_in(comparisons: Sequence[Comparison]) -> list[Group]:
+    """Return both sides of each comparison."""
+    return [group for c in comparisons for group in (c.subject, c.other)]
 
 
 def pooled(comparisons: Sequence[Comparison]) -> stats.Ratio:
@@ -80,30 +89,31 @@ def pooled(comparisons: Sequence[Comparison]) -> stats.Ratio:
     together = all(_in_one_session(c.axis, c.subject, c.other) for c in comparisons)
     if len(comparisons) > 1 and together and len({c.subject.session for c in comparisons}) == 1:
         sides = [c.subject.rounds for c in comparisons], [c.other.rounds for c in comparisons]
-        return stats.pooled_ratio(*sides, until=any(_until(c.subject, c.other) for c in comparisons))
+        return stats.pooled_ratio(*sides, until=any(_is_adaptive(c.subject, c.other) for c in comparisons))
     return stats.mean_of_alike([_ratio(c.axis, c.subject, c.other) for c in comparisons])
 
 
 def p_above(c: Comparison, limit: float) -> float:
-    """Return the one-sided p value that a comparison's ratio is at most `limit`."""
+    """Return the one-sided p value that the ratio of a comparison is at most `limit`."""
     if _in_one_session(c.axis, c.subject, c.other):
-        return stats.p_above(c.subject.values, c.other.values, limit, until=_until(c.subject, c.other))
+        return stats.p_above(c.subject.values, c.other.values, limit, until=_is_adaptive(c.subject, c.other))
     ours, theirs, paired = _specimens(c.axis, c.subject, c.other)
     return stats.specimens_p_above(ours, theirs, limit, paired=paired)
 
 
 def ran_together(axis: str, subject: Group, other: Group) -> bool:
-    """Return whether both are of one device in one session, with no spread between specimens or sessions."""
+    """Return whether both groups are of one device in one session: no spread between specimens or sessions."""
     # Two devices of one host that are compared as such are not samples of a card.
-    same_device = _device(subject) == _device(other) or axis in {"device_hash", "device"}
+    device = ("device_hash", "unknown_device")
+    same_device = texts_of(subject, device) == texts_of(other, device) or axis in {"device_hash", "device"}
     return subject.session == other.session and same_device and not subject.source and not out_of_turn(subject, other)
 
 
 def out_of_turn(subject: Group, other: Group) -> bool:
-    """Return whether two groups have one session's name, but too many trials of one ran before or after the other.
+    """Return whether two groups of one session did not take turns: too many trials of one ran before or after another.
 
     Too many is over a quarter of the smaller group, and more than one trial: a round has its cases in any order. False
-    where the time of a trial is unknown, and where a group is of one trial.
+    if the start of a trial is unknown, or a group has one trial.
     """
     sides = [(group.starts, min(group.starts, default=""), max(group.starts, default="")) for group in (subject, other)]
     if not subject.session or subject.session != other.session or not all(first for _, first, _ in sides):
@@ -118,7 +128,7 @@ def out_of_turn(subject: Group, other: Group) -> bool:
 
 def _ratio(axis: str, subject: Group, other: Group) -> stats.Ratio:
     if _in_one_session(axis, subject, other):
-        return stats.ratio(subject.values, other.values, until=_until(subject, other))
+        return stats.ratio(subject.values, other.values, until=_is_adaptive(subject, other))
     ours, theirs, paired = _specimens(axis, subject, other)
     return stats.specimens_ratio(ours, theirs, paired=paired)
 
@@ -127,7 +137,7 @@ def _in_one_session(axis: str, subject: Group, other: Group) -> bool:
     return not (subject.parts or other.parts) and ran_together(axis, subject, other)
 
 
-def _until(subject: Group, other: Group) -> bool:
+def _is_adaptive(subject: Group, other: Group) -> bool:
     return subject.adaptive or other.adaptive
 
 
@@ -143,10 +153,6 @@ def _specimens(axis: str, subject: Group, other: Group) -> tuple[stats.Values, s
     return list(ours.values()), list(theirs.values()), False
 
 
-def _device(group: Group) -> tuple[str, str]:
-    return group.device_hash, group.row["unknown_device"]
-
-
 def _specimens_note(axis: str, subject: Group, other: Group) -> str:
     counts = [len(units_of(group)) for group in (subject, other)]
     if max(counts) == 1:
@@ -158,23 +164,21 @@ def _specimens_note(axis: str, subject: Group, other: Group) -> str:
     return f"{counts[0]} {word} each" if counts[0] == counts[1] else f"{counts[0]} and {counts[1]} {word}"
 
 
-def _batch_note(subject: Group, other: Group) -> str:
-    if not (subject.batch_size > 0 and other.batch_size > 0):
-        return ""
-    times = subject.batch_size / other.batch_size
-    return "same batch" if times == 1 else f"batch {times:.2g} x"
-
-
 def judged(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Return the comparisons with verdicts, from p values adjusted over all of them: give all that are shown."""
-    comparisons = [_completeness(c) for c in comparisons]
+    """Return the comparisons with verdicts, from p values that are adjusted over all of them."""
+    comparisons = [_with_losses(c) for c in comparisons]
+    adjusted = _adjusted(comparisons)
+    return [_judge(c, adjusted.get(id(c)), len(adjusted)) for c in comparisons]
+
+
+def _adjusted(comparisons: Sequence[Comparison]) -> dict[int, float]:
+    """Return the p values after Holm's correction, by the ids of the comparisons that have no verdict yet."""
     family = [c for c in comparisons if c.ratio.p is not None and not c.verdict]
-    adjusted = dict(zip(map(id, family), stats.holm([c.ratio.p or 0.0 for c in family]), strict=True))
-    return [_judge(c, adjusted.get(id(c)), len(family)) for c in comparisons]
+    return dict(zip(map(id, family), stats.holm([c.ratio.p or 0.0 for c in family]), strict=True))
 
 
-def _completeness(c: Comparison) -> Comparison:
-    """Add a note on trials without a time. Where slow ones reached the time limit, the verdict is `incomplete`."""
+def _with_losses(c: Comparison) -> Comparison:
+    """Add a note on trials without a time. If slow ones reached the time limit, there is no verdict: `incomplete`."""
     sides = (c.subject_name, c.subject), (c.other_name, c.other)
     notes = [f"{name}: {group.lost_note}" for name, group in sides if group.lost]
     cut = any(group.lost.get("timed_out") for _, group in sides)
@@ -190,7 +194,7 @@ def _judge(c: Comparison, adjusted_p: float | None, family: int) -> Comparison:
 
 
 def _advice(c: Comparison, verdict: stats.Verdict, family: int) -> str:
-    """Return how many more trials or specimens would decide; empty where that is not the reason."""
+    """Return how many more trials or specimens would decide; empty if their number is not the reason."""
     if verdict not in {"few trials", "undecided", "one specimen", "few specimens"}:
         return ""
     if not c.ratio.specimens:
@@ -198,15 +202,67 @@ def _advice(c: Comparison, verdict: stats.Verdict, family: int) -> str:
         needed = max(needed, min(c.subject.trials, c.other.trials) + 1)
         # Adding trials to a session after seeing its result would bias the test.
         amount = f"about {needed}" if needed <= MOST_UNITS else f"over {MOST_UNITS}"
-        return f"a new session of {amount} trials a side would decide"
+        return f"a new session of {amount} trials per side would decide"
     same_device = c.subject.device_hash and c.subject.device_hash == c.other.device_hash
     if same_device and c.axis in {"card", "precision"}:
         return ""  # more sessions are no more specimens
     more = max(1, stats.specimens_to_decide(c.ratio.value) - c.ratio.specimens)
-    unit = "sessions" if same_device else "specimens"
-    unit = unit.removesuffix("s") if more == 1 else unit
-    return (
-        f"about {more} more {unit} a side would decide"
-        if more <= MOST_UNITS
-        else f"over {MOST_UNITS} more {unit} would decide"
-    )
+    unit = f"{'session' if same_device else 'specimen'}{'s' * (more > 1)}"
+    return f"{f'about {more}' if more <= MOST_UNITS else f'over {MOST_UNITS}'} more {unit} per side would decide"
+
+
+def accuracies_judged(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Return comparisons of accuracies with verdicts: is one at most half a point worse than the other?
+
+    By Welch's interval, with Holm's correction over all of them. Earlier verdicts stay. The values of the groups are
+    inverse accuracies; the ratios that are returned are of the accuracies themselves.
+    """
+    compared = [_with_difference(c) for c in comparisons]
+    adjusted = _adjusted([c for c, _ in compared])
+    return [
+        replace(c, verdict=c.verdict or _accuracy_verdict(c, difference, adjusted.get(id(c), 1.0)))
+        for c, difference in compared
+    ]
+
+
+def _with_difference(c: Comparison) -> tuple[Comparison, float]:
+    """Return the comparison with the difference of accuracies as a note, and that difference: subject minus other.
+
+    Its p value is two-sided, against a loss of half a point; None if a side has one value.
+    """
+    ours, theirs = ([1 / value for value in group.values] for group in (c.subject, c.other))
+    if min(len(ours), len(theirs)) < 2:
+        value, p = 1 / c.subject.median - 1 / c.other.median, None
+        note = f"{value * 100:+.2f} points"
+    else:
+        value, error, freedom = stats.welch(stats.side_of(ours), stats.side_of(theirs))
+        beyond = value + NON_INFERIOR
+        half = stats.t_quantile(freedom, (1 + CONFIDENCE) / 2) * error
+        p = stats.t_tails(freedom, beyond / error) if error else 0.0 if beyond else 1.0
+        note = f"{value * 100:+.2f} points ({(value - half) * 100:+.2f} to {(value + half) * 100:+.2f})"
+    return replace(c, ratio=replace(c.ratio.inverse, p=p), notes=(*c.notes, note)), value
+
+
+def _accuracy_verdict(c: Comparison, difference: float, adjusted_p: float) -> str:
+    specimens = c.ratio.specimens
+    if c.ratio.p is None:
+        return "one run"
+    if min(c.subject.trials, c.other.trials) < stats.DECIDING_TRIALS and specimens < stats.DECIDING_SPECIMENS:
+        return "few trials"
+    if adjusted_p >= 1 - CONFIDENCE:
+        return "undecided"
+    if difference > -NON_INFERIOR:
+        return "non-inferior"
+    if 0 < specimens < stats.DECIDING_SPECIMENS:  # other specimens of these cards may differ
+        return "one specimen" if specimens == 1 else "few specimens"
+    return "inferior"
+
+
+def without_verdict_if_missed(c: Comparison) -> Comparison:
+    """Return the comparison, without a verdict if a run missed the goal: intervals ignore how shares vary."""
+    # Of a combined group the share of its worst part.
+    shares = [min(part.row["success"] for part in group.parts or (group,)) for group in (c.subject, c.other)]
+    if not min(shares) < 1:
+        return c
+    note = f"{shares[0]:.0%} and {shares[1]:.0%} of the runs reached the goal, which no interval weighs"
+    return replace(c, verdict=c.verdict or "not judged", notes=(*c.notes, note))

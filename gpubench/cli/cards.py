@@ -82,8 +82,9 @@ def cards(
         answer = versus.one_card(chosen[0], reference, classes if precision else tuple(CLASSES))
     else:
         ranked = ranking.rank(chosen[-1] if chosen else reference, classes, dollars)
-        lines = ranked.lines if every or table != "terminal" else ranked.well_known()
-        answer = ranking.chosen(ranked.of(chosen)) if chosen else ranking.answer(ranked, lines)
+        ranked = ranked.of(chosen) if chosen else ranked
+        lines = ranked.lines if chosen or every or table != "terminal" else ranked.well_known()
+        answer = ranking.answer(ranked, lines, are_chosen=bool(chosen))
     tables = answer.sections[0].tables
     if len(chosen) == 2:  # the ratios are in the headline and the notes
         tables = tables[1:] if every else tuple(map(versus.brief, tables[1:]))

@@ -255,10 +255,10 @@ def print_results(summary: "RunSummary") -> int:
 
 def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], bool]:
     """Return the first results of these sessions' rows in `path`, as wrapped lines, and whether they rank a card."""
-    from gpubench.analysis.compare import Question, load_rows
+    from gpubench.analysis.compare import Question, compare_rows, load_rows
     from gpubench.cli.quick import quick_lines
     from gpubench.show.wrap import wrapped
-    from gpubench.studies.answer import answer_of
+    from gpubench.studies.answer import answer_to
     from gpubench.studies.cards.placing import reference_sentences
 
     rows = load_rows([path])
@@ -266,7 +266,8 @@ def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], bool]:
     lines, is_ranked = quick_lines(of_this_run.frame, path)
     if lines and of_this_run.frame["suite"].nunique() == 1:
         return lines, is_ranked
-    results = [result for result in answer_of(of_this_run, Question()).results if not result.says_why]
+    answer = answer_to(compare_rows(of_this_run, Question()), of_this_run)
+    results = [result for result in answer.results if not result.says_why]
     sentences = [result.sentence for result in results[:MOST_RESULTS]]
     sentences += [] if lines else reference_sentences(of_this_run.frame)
     return [line for sentence in sentences for line in wrapped(sentence)] + lines, is_ranked

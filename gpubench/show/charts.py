@@ -44,7 +44,7 @@ def draw(answer: Answer, folder: Path, *, every: bool, theme: str, kinds: Sequen
     return [*paths, f"Not drawn: {more} more, of {', '.join(suites)}. All: --all --charts DIR{one}."]
 
 
-def named_figure(answer: Answer, name: str, theme: str) -> "Figure":
+def named_figure(answer: Answer, name: str = "", theme: str = "light") -> "Figure":
     """Return the first chart of an answer, or the one of this name, as a figure. Raises UserError if there is none."""
     named = {chart.name: chart for chart in _chosen(answer, every=bool(name))}
     chart = named.get(name) if name else next(iter(named.values()), None)

@@ -40,9 +40,9 @@ def as_json(answer: Answer) -> str:
 
 
 def _section(section: Section) -> dict[str, Any]:
-    """Return a section, as JSON has it: its results are sentences, its charts have only their names and titles."""
+    """Return a section, as JSON has it: of results the sentences, of charts names, kinds and titles."""
     sentences = [result.sentence for result in section.results]
-    charts = [{"name": chart.name, "title": chart.title} for chart in section.charts]
+    charts = [{"name": chart.name, "kind": "bars", "title": chart.title} for chart in section.charts]
     return {**_plain(replace(section, results=())), "results": sentences, "charts": charts}
 
 

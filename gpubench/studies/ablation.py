@@ -1,4 +1,7 @@
-"""Ablations: the speedup of each change over the plain pipeline of its session, and the figure that explains it."""
+"""The study `ablation`: each change to a plain training, its speedup, and the figure that explains it.
+
+`answer` calls it.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -7,11 +10,22 @@ from gpubench.analysis.compare import Compared, Workload
 from gpubench.analysis.groups import Group
 from gpubench.analysis.matching import PLAIN
 from gpubench.analysis.metrics import Metric
-from gpubench.analysis.verdicts import Comparison
+from gpubench.analysis.verdicts import Comparison, groups_in
 from gpubench.studies import words
-from gpubench.studies.cases import behind, cases_table, evidence_table, known
+from gpubench.studies.cases import cases_table, evidence_table, known
 from gpubench.studies.pairs import compares_more, is_change, pair_result
-from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Result, Section, Table, Value
+from gpubench.studies.section import (
+    Bar,
+    BarGroup,
+    Bars,
+    Column,
+    Estimate,
+    Result,
+    Section,
+    Table,
+    Value,
+    table_of_lines,
+)
 
 
 def sections(compared: Compared) -> Iterator[Section]:
@@ -23,99 +37,77 @@ def sections(compared: Compared) -> Iterator[Section]:
         if not changes:
             continue
         title = words.title_of(workload.cases)
-        yield Section(
+        of_pairs = [cases_table(workload.cases, metric), evidence_table(workload.groups, metric)]
+        yield words.section_of(
+            workload.cases,
             "ablation",
-            changes[0].subject.suite,
-            title,
-            tuple(_result(c, metric) for c in changes),
-            (_table(changes, workload, metric), *_groups(workload, metric)),
-            (_chart(changes, title, metric),),
-            (),
-            workload.left_out,
-            words.recipe_of(workload.cases),
-            behind(workload.cases),
+            results=[_result(c, metric) for c in changes],
+            tables=(_table(changes, workload, metric), *([] if compares_more(workload) else of_pairs)),
+            charts=(_chart(changes, title, metric),),
+            left_out=workload.left_out,
         )
 
 
 def _result(c: Comparison, metric: Metric) -> Result:
     """Return the result of one change, named by the subject alone."""
-    result = pair_result([c], c.subject.label, "", "", metric)
+    result = pair_result([c], metric)
     origin = f"{c.subject.precision}, {c.subject.suite}"
     return replace(result, kind="ablation", models=("",), origin=origin, facts=words.facts_of(c.other), charts=())
 
 
-def _groups(workload: Workload, metric: Metric) -> tuple[Table, ...]:
-    """Return the tables of cases and evidence, unless `pairs` shows them."""
-    return (
-        ()
-        if compares_more(workload)
-        else (cases_table(workload.cases, metric), evidence_table(workload.groups, metric))
-    )
-
-
 def _table(changes: Sequence[Comparison], workload: Workload, metric: Metric) -> Table:
     """Return a line per change, with the reason for changes that could not run."""
-    columns = (
-        Column("change"),
-        Column(metric.gain, "ratio", "higher"),
-        Column("verdict"),
-        Column("p", "p"),
-        Column("peak memory", "bytes", "lower"),
-        Column("plain's", "bytes"),
-        Column("accuracy", "share", "higher", places=2),
-        Column("epochs", "count"),
-        Column("plain's epochs", "count"),
-        Column("notes", note=True),
-    )
-    lines: list[tuple[Value, ...]] = []
-    for c in changes:
-        gain, change, plain = metric.gain_of(c.ratio), c.subject, c.other
-        slow = metric.name == "seconds" and c.verdict != "faster"
-        note = "; ".join(filter(None, [*c.notes, _evidence(change, plain) if slow else ""]))
+    lines = [_line(c, metric) for c in changes]
+    for hole in workload.holes:
         lines.append(
-            (
-                *(c.subject_name, Estimate(gain.value, gain.low, gain.high), metric.word_of(c.verdict), gain.p),
-                *(known(change.peak_memory_bytes), known(plain.peak_memory_bytes), known(change.accuracy)),
-                *(known(change.epochs), known(plain.epochs), note),
-            )
+            {Column("change"): hole.model, Column("verdict"): hole.status, Column("notes", note=True): hole.reason}
         )
-    nothing = (None,) * (len(columns) - 4)
-    lines += [(hole.model, None, hole.status, *nothing, hole.reason) for hole in workload.holes]
-    return Table("changes", columns, tuple(lines))
+    return table_of_lines("changes", lines)
 
 
-def _best(changes: Sequence[Comparison], metric: Metric) -> str:
-    """Return a sentence about the fastest change whose verdict is decided."""
-    best = next((c for c in changes if c.verdict == "faster"), None)
-    if best is None:
-        return f"No change has the verdict {metric.words[0]} over {PLAIN}"
-    return words.better(words.name(best.subject_name), PLAIN, metric.gain_of(best.ratio).value, best.verdict, metric)
+def _line(c: Comparison, metric: Metric) -> dict[Column, Value]:
+    gain, change, plain = metric.gain_of(c.ratio), c.subject, c.other
+    is_slow = metric.name == "seconds" and c.verdict != "faster"
+    return {
+        Column("change"): c.subject_name,
+        Column(metric.gain, "ratio", "higher"): Estimate(gain.value, gain.low, gain.high),
+        Column("verdict"): metric.word_of(c.verdict),
+        Column("p", "p"): gain.p,
+        Column("peak memory", "bytes", "lower"): known(change.peak_memory_bytes),
+        Column("plain's", "bytes"): known(plain.peak_memory_bytes),
+        Column("accuracy", "share", "higher", places=2): known(change.accuracy),
+        Column("epochs", "count"): known(change.epochs),
+        Column("plain's epochs", "count"): known(plain.epochs),
+        Column("notes", note=True): "; ".join(filter(None, [*c.notes, _evidence(change, plain) if is_slow else ""])),
+    }
 
 
 def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
-    """Return the chart of ratios, a dot per change."""
+    """Return the chart of ratios, a dot per change. Its title is the best change with the verdict faster."""
+    faster = [
+        words.better(c.subject_name, PLAIN, metric.gain_of(c.ratio).value, c.verdict, metric)
+        for c in changes
+        if c.verdict == "faster"
+    ]
     bar_groups = []
     for c in changes:
-        gain = metric.gain_of(c.ratio)
-        bar = Bar(
-            c.subject_name, gain.value, gain.interval, note=c.verdict if c.verdict in {"same", "undecided"} else ""
-        )
-        bar_groups.append(BarGroup(c.subject_name, (bar,)))
-    groups = [group for c in changes for group in (c.subject, c.other)]
+        gain, note = metric.gain_of(c.ratio), c.verdict if c.verdict in {"same", "undecided"} else ""
+        bar_groups.append(BarGroup(c.subject_name, (Bar(c.subject_name, gain.value, gain.interval, note=note),)))
+    groups = groups_in(changes)
     return Bars(
         words.slug(f"{groups[0].suite} changes {groups[0].label}"),
-        _best(changes, metric),
+        faster[0] if faster else f"No change has the verdict {metric.words[0]} over {PLAIN}",
         f"{metric.gain.capitalize()} over {PLAIN}, with 95% intervals; above 1 is {metric.words[0]}; {title}",
         tuple(bar_groups),
         "ratio",
         reference=1.0,
-        foot=words.origin(groups),
-        cases=behind(groups),
+        foot=words.chart_foot(groups),
+        cases=words.behind(groups),
     )
 
 
 def _evidence(change: Group, plain: Group) -> str:
-    """Return the figure that changed most between the two, of those that usually explain a difference."""
+    """Return the figure that explains most probably why a change is not faster; empty if that is the epochs."""
     if change.processes != plain.processes:
         rates = f"{_rate(change.samples_per_second)} against {_rate(plain.samples_per_second)} samples/s"
         threads = f", threads={change.number('threads'):.0f} per process instead of {plain.number('threads'):.0f}"

@@ -1,4 +1,7 @@
-"""Build the answer to a question about rows: the sections of all studies (STUDIES), and all results in order."""
+"""Builds the answer to a question about rows: calls all studies (STUDIES) and puts their results in order.
+
+The commands, the library and the site call it.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -6,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpubench.analysis.compare import Compared, Question, compare_rows, load_rows
-from gpubench.analysis.metrics import Metric, did_you_mean
+from gpubench.analysis.metrics import did_you_mean
 from gpubench.errors import UserError
 from gpubench.rows.params import params_of
 from gpubench.rows.read import Loaded
-from gpubench.studies import ablation, batch, buyer, goals, ladder, pairs, roofline, scaling, words
+from gpubench.studies import ablation, batch, buyer, ladder, pairs, published, roofline, scaling, words
 from gpubench.studies.section import Answer, Bars, Result, Section, Value, in_order
 
 STUDIES: dict[str, Callable[[Compared], Iterator[Section]]] = {
@@ -18,27 +21,30 @@ STUDIES: dict[str, Callable[[Compared], Iterator[Section]]] = {
     "ladder": ladder.sections,
     "ablation": ablation.sections,
     "scaling": scaling.sections,
-    "epochs": goals.epoch_sections,
-    "published": goals.published_sections,
+    "epochs": published.epoch_sections,
+    "published": published.published_sections,
     "batch": batch.sections,
-    "stages": goals.stage_sections,
+    "stages": published.stage_sections,
     "buyer": buyer.sections,
     "roofline": roofline.sections,
 }
 CLOSE = 0.1
-"""Accepted relative difference between a projection without an interval and full runs."""
+"""A projection without an interval contradicts full runs if it differs from them by more than this share."""
+HOLM = "p < 0.05 after Holm's correction over all ratios here"
+RULE = (
+    f"Faster or slower needs {HOLM}, and an interval of the ratio (95%; 99% between specimens or sessions and where the"
+    " sides scatter unlike) beyond 2%. Same needs a 90% interval within 2%."
+)
+"""The conditions for a verdict, in words."""
+RULE_FOR_ACCURACY = f"A verdict on accuracy needs {HOLM}, for a loss below half a point or above it."
 NAMES_CARDS = {"card", "subject", "baseline", "on"}
 """Table columns that may contain a card's name."""
 
 
 def answer(paths: Sequence[Path], question: Question | None = None, *, keep: bool = False) -> Answer:
     """Load the files and return their answer; `keep` stores their rows for export. Raises UserError."""
-    return answer_of(load_rows(paths, keep=keep), question or Question(), files=count_files(paths))
-
-
-def answer_of(loaded: Loaded, question: Question, *, files: int = 0) -> Answer:
-    """Return the answer of loaded rows. Raises UserError if the question names something that they lack."""
-    return answer_to(compare_rows(loaded, question), loaded, files=files)
+    loaded = load_rows(paths, keep=keep)
+    return answer_to(compare_rows(loaded, question or Question()), loaded, files=count_files(paths))
 
 
 def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
@@ -63,7 +69,7 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
         gain=compared.metric.gain,
         metric=compared.metric.name,
         unit=compared.metric.unit,
-        rule=_rule(compared.metric),
+        rule=RULE_FOR_ACCURACY if compared.metric.by_loss else RULE,
         files=files,
         rows=len(rows),
         about=len(rows),
@@ -82,20 +88,8 @@ def count_files(paths: Sequence[Path]) -> int:
     return sum(len(list(path.glob("*.csv"))) if path.is_dir() else 1 for path in paths)
 
 
-def _rule(metric: Metric) -> str:
-    """Return the conditions for a verdict, in words."""
-    holm = "p < 0.05 after Holm's correction over all ratios here"
-    if metric.by_loss:
-        return f"A verdict on accuracy needs {holm}, for a loss below half a point or above it."
-    return (
-        f"Faster or slower needs {holm}, and an interval of the ratio (95%; 99% between specimens or sessions"
-        " and where the sides scatter unlike) beyond 2%."
-        " Same needs a 90% interval within 2%."
-    )
-
-
 def _own_cases(compared: Compared) -> dict[int, int]:
-    """Return for each case that was measured on a card, and not published, the number of its newest session."""
+    """Return the number of the newest session of each case that was measured on a card, and not published."""
     rows = compared.frame[(compared.frame["source"] == "") & (compared.frame["device"] != "cpu")]
     numbers = {session: number for number, session in enumerate(rows["session"].unique(), start=1)}
     cases = rows.drop_duplicates(["case", "session"])
@@ -110,9 +104,9 @@ def _finished(sections: Sequence[Section], own_cases: Mapping[int, int]) -> list
         for result in section.results
     ]
     results = _contradicting(results)
-    settings = words.apart([_words(result) for result in results], [result.facts for result in results])
+    settings = words.apart([_names(result) for result in results], [result.facts for result in results])
     names: Counter[str] = Counter()
-    complete = iter([_told(result, facts, names) for result, facts in zip(results, settings, strict=True)])
+    complete = iter([_completed(result, facts, names) for result, facts in zip(results, settings, strict=True)])
     finished = [
         replace(
             section,
@@ -146,17 +140,18 @@ def _contradicting(results: Sequence[Result]) -> list[Result]:
     return checked
 
 
-def _recipe(result: Result) -> tuple[object, ...]:
-    """Return what a full run and a sample of it have in common."""
-    facts = frozenset((name, fact) for name, fact in result.facts.items() if name != "mode")
-    return *_words(result), frozenset(result.models), facts
-
-
-def _words(result: Result) -> tuple[str, ...]:
+def _names(result: Result) -> tuple[str, ...]:
     return result.kind, result.suite, result.what, result.where
 
 
-def _told(result: Result, settings: tuple[str, ...], names: Counter[str]) -> Result:
+def _recipe(result: Result) -> tuple[object, ...]:
+    """Return what a full run and a sample of it have in common."""
+    facts = frozenset((name, fact) for name, fact in result.facts.items() if name != "mode")
+    return *_names(result), frozenset(result.models), facts
+
+
+def _completed(result: Result, settings: tuple[str, ...], names: Counter[str]) -> Result:
+    """Return the result with its settings, its basis, and charts with a foot and unique names."""
     known = replace(result, settings=settings)
     foot = ". ".join(filter(None, [words.basis(replace(known, caveats=())), result.source]))
     charts = [

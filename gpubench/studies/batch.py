@@ -1,4 +1,7 @@
-"""Batch size: the rate by batch, as the batch search measured it, and the accuracy by batch."""
+"""The study `batch`: the rate by batch, as the batch search measured it, and the accuracy by batch.
+
+`answer` calls it.
+"""
 
 import json
 import math
@@ -6,31 +9,30 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from gpubench.analysis.compare import Compared, Workload
-from gpubench.analysis.groups import Group, marks_in, short, text_of
+from gpubench.analysis.groups import Group, marks_in, short
 from gpubench.analysis.scaling import cases_of, is_count
 from gpubench.rows.alike import STACK
 from gpubench.rows.params import params_of, params_without
 from gpubench.rows.table import BROKEN, number
 from gpubench.studies import words
-from gpubench.studies.cases import behind
-from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table, Value
+from gpubench.studies.cases import known
+from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Value, table_of_lines
 from gpubench.suite.trial import TRAINED
 
 NOT_CHOSEN = {"", "0", "0.0"}
 """Values of `lr` in a row that mean the suite's default."""
-SAME = ["suite", "suite_version", "model", "precision", "params", "data", "mode", "card", *STACK]
+RECIPE = ["suite", "suite_version", "model", "precision", "params", "data", "mode", "card", *STACK]
 """What the batches of one recipe agree in."""
 RateByBatch = dict[int, tuple[float, float]]
 """Samples per second and peak bytes by batch."""
 
 
 @dataclass(frozen=True)
-class Size:
-    """One batch of one recipe: medians over its trials."""
+class BatchAccuracy:
+    """The accuracy of one recipe with one batch: medians over its trials."""
 
     batch: int
     accuracy: float
@@ -66,37 +68,39 @@ def _curve(group: Group) -> RateByBatch:
 
 
 def _of_curves(workload: Workload, curves: list[tuple[Group, RateByBatch]]) -> Section:
-    names = [f"{group.model} {group.precision} {group.label}" for group, _ in curves]
-    columns = (
-        Column("model"),
-        Column("card"),
-        Column("precision"),
-        Column("batch", "count"),
-        Column("samples/s", "samples/s", "higher"),
-        Column("peak memory", "bytes", "lower"),
-    )
-    lines = tuple(
-        (group.model, group.label, group.precision, batch, rate, None if math.isnan(peak) else peak)
+    lines: list[dict[Column, Value]] = [
+        {
+            Column("model"): group.model,
+            Column("card"): group.label,
+            Column("precision"): group.precision,
+            Column("batch", "count"): batch,
+            Column("samples/s", "samples/s", "higher"): rate,
+            Column("peak memory", "bytes", "lower"): known(peak),
+        }
         for group, curve in curves
         for batch, (rate, peak) in curve.items()
-    )
+    ]
     suite, title = workload.groups[0].suite, f"{words.title_of(workload.groups)}; rate by batch"
-    cases = behind(group for group, _ in curves)
+    groups = [group for group, _ in curves]
+    bar_groups = [
+        BarGroup(
+            f"{group.model} {group.precision} {group.label}",
+            tuple(Bar(f"batch {batch:,}", rate) for batch, (rate, _) in curve.items()),
+        )
+        for group, curve in curves
+    ]
     chart = Bars(
         words.slug(title),
         f"{suite}: the rate grows with the batch",
         f"Training samples per second by batch; higher is better; {title}",
-        tuple(
-            BarGroup(name, tuple(Bar(f"batch {batch:,}", rate) for batch, (rate, _) in curve.items()))
-            for name, (_, curve) in zip(names, curves, strict=True)
-        ),
+        tuple(bar_groups),
         "samples/s",
-        foot=words.origin([group for group, _ in curves]),
-        cases=cases,
+        foot=words.chart_foot(groups),
+        cases=words.behind(groups),
     )
-    results = tuple(_fastest(group, curve) for group, curve in curves)
-    recipe, tables = words.recipe_of(workload.groups), (Table("rate by batch", columns, lines),)
-    return Section("batch", suite, title, results, tables, (chart,), recipe=recipe, cases=cases)
+    results = [_fastest(group, curve) for group, curve in curves]
+    more = {"tables": (table_of_lines("rate by batch", lines),), "charts": (chart,), "cases": words.behind(groups)}
+    return words.section_of(workload.groups, "batch", "; rate by batch", results, **more)
 
 
 def _fastest(group: Group, curve: RateByBatch) -> Result:
@@ -130,31 +134,27 @@ def _of_accuracy(compared: Compared) -> Iterator[Section]:
     frame = compared.frame
     named = frame["studies"].isin([text for text in frame["studies"].unique() if "batch" in str(text).split()])
     # Large batches that miss the suite's goal have an accuracy too.
-    ok = frame[frame["status"].isin(TRAINED) & named & frame["accuracy"].notna()]
-    batches = [params_of(text).get("global_batch", "") for text in ok["params"]]
-    recipes = [params_without(str(text), ["global_batch"]) for text in ok["params"]]
-    ok = ok.assign(params=recipes, global_batch=batches).loc[
-        np.array([is_count(batch) and int(batch) > 0 for batch in batches], bool)
-    ]
-    for suite, rows in _split_off_rates(ok).groupby("suite", sort=False):
-        yield _accuracy_section(str(suite), rows)
+    rows = frame[frame["status"].isin(TRAINED) & named & frame["accuracy"].notna()]
+    batches = rows["params"].map(lambda text: params_of(text).get("global_batch", ""))
+    recipes = rows["params"].map(lambda text: params_without(str(text), ["global_batch"]))
+    has_batch = batches.map(lambda batch: is_count(batch) and int(batch) > 0).astype(bool)
+    rows = rows.assign(params=recipes, global_batch=batches)[has_batch]
+    for suite, of_suite in _with_learning_rates(rows).groupby("suite", sort=False):
+        yield _accuracy_section(str(suite), of_suite)
 
 
-def _recipes(rows: pd.DataFrame) -> dict[str, list[Size]]:
-    """Return the batches of each recipe and stack, by the facts in which it differs from the others of its suite."""
-    facts, lines = [], []
-    for names, alike in rows.groupby(SAME, dropna=False, sort=False):
-        known = dict(zip(SAME, names, strict=True))
-        about = {name: f"{name}={text_of(known[name])}" for name in ("data", "mode", "suite_version", *STACK)}
-        about |= {"precision": str(known["precision"]), **words.settings_of(known)}
-        facts.append(about | {"model": str(known["model"]), "card": short(str(known["card"]))})
-        lines.append([_size(of_batch) for _, of_batch in alike.groupby(alike["global_batch"].astype(int))])
-    titles = [", ".join(more) or "accuracy" for more in words.apart([""] * len(facts), facts)]
+def _recipes(rows: pd.DataFrame) -> dict[str, list[BatchAccuracy]]:
+    """Return the batches of each recipe and stack, by what distinguishes it from the others of its suite."""
+    recipes, batches = [], []
+    for names, alike in rows.groupby(RECIPE, dropna=False, sort=False):
+        recipes.append(dict(zip(RECIPE, names, strict=True)))
+        batches.append([_batch(trials) for _, trials in alike.groupby(alike["global_batch"].astype(int))])
+    titles = [title or "accuracy" for title in words.with_differences([""] * len(recipes), recipes)]
     titles = [f"{title} ({n})" if titles.count(title) > 1 else title for n, title in enumerate(titles, start=1)]
-    return dict(zip(titles, lines, strict=True))
+    return dict(zip(titles, batches, strict=True))
 
 
-def _split_off_rates(frame: pd.DataFrame) -> pd.DataFrame:
+def _with_learning_rates(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with a column `lr`; it is removed from `params` if each batch of a recipe has one learning rate.
 
     Such batches form one line. If a batch has several rates, or the suite's default, they are separate recipes.
@@ -162,62 +162,62 @@ def _split_off_rates(frame: pd.DataFrame) -> pd.DataFrame:
     recipe = frame["params"].map(lambda text: params_without(str(text), ["lr"]))
     lr = frame["params"].map(lambda text: params_of(text).get("lr", ""))
     differs = pd.Series(False, frame.index)
-    for _, rows in frame.assign(params=recipe, lr=lr).groupby(SAME, dropna=False):
+    for _, rows in frame.assign(params=recipe, lr=lr).groupby(RECIPE, dropna=False):
         rates = rows.groupby("global_batch")["lr"].agg(set)
         chosen = set().union(*rates)
         differs[rows.index] = all(len(rate) == 1 for rate in rates) and len(chosen) > 1 and not chosen & NOT_CHOSEN
     return frame.assign(params=frame["params"].mask(differs, recipe), lr=lr.where(differs, ""))
 
 
-def _size(rows: pd.DataFrame) -> Size:
+def _batch(rows: pd.DataFrame) -> BatchAccuracy:
     accuracy, seconds, rate = (
         float(rows[name].dropna().median()) for name in ("accuracy", "value", "samples_per_second")
     )
     first = rows.iloc[0]
-    return Size(int(first["global_batch"]), accuracy, len(rows), seconds, rate, marks_in(rows), str(first["lr"]))
+    return BatchAccuracy(
+        int(first["global_batch"]), accuracy, len(rows), seconds, rate, marks_in(rows), str(first["lr"])
+    )
 
 
 def _accuracy_section(suite: str, rows: pd.DataFrame) -> Section:
-    lines, cases = _recipes(rows), cases_of(rows)
-    columns = (
-        Column("recipe"),
-        Column("batch", "count"),
-        Column("lr"),
-        Column("accuracy", "share", "higher", places=2),
-        Column("change", "points", places=2),
-        Column("seconds", "s", "lower"),
-        Column("samples/s", "samples/s", "higher"),
-        Column("trials", "count"),
-        Column("notes", note=True),
-    )
-    table: list[tuple[Value, ...]] = []
-    for name, line in lines.items():
-        for s in line:
-            change, notes = (s.accuracy - line[0].accuracy) * 100, "; ".join(words.marked(s.marks, s.trials))
-            table.append((name, s.batch, s.lr, s.accuracy, change, s.seconds, s.rate, s.trials, notes))
-    sizes = [s for line in lines.values() for s in line]
-    marks = words.marked(sum((s.marks for s in sizes), Counter[str]()), sum(s.trials for s in sizes), "runs ")
+    recipes, cases = _recipes(rows), cases_of(rows)
+    lines: list[dict[Column, Value]] = [
+        {
+            Column("recipe"): name,
+            Column("batch", "count"): size.batch,
+            Column("lr"): size.lr,
+            Column("accuracy", "share", "higher", places=2): size.accuracy,
+            Column("change", "points", places=2): (size.accuracy - sizes[0].accuracy) * 100,
+            Column("seconds", "s", "lower"): size.seconds,
+            Column("samples/s", "samples/s", "higher"): size.rate,
+            Column("trials", "count"): size.trials,
+            Column("notes", note=True): "; ".join(words.marked(size.marks, size.trials)),
+        }
+        for name, sizes in recipes.items()
+        for size in sizes
+    ]
     where = words.listed(map(words.data_name, sorted(rows["data"].unique())))
     torch = [f"torch {version}" for version in sorted(rows["torch"].unique()) if version]
-    measure = f"Accuracy on {where} by samples per step; higher is better"
+    marks = words.marked(marks_in(rows), len(rows), "runs ")
+    title = f"{suite}: accuracy as the batch grows"
     chart = Bars(
         words.slug(f"{suite} accuracy by batch"),
-        f"{suite}: accuracy as the batch grows",
-        "; ".join([measure, *marks]),
+        title,
+        "; ".join([f"Accuracy on {where} by samples per step; higher is better", *marks]),
         tuple(
-            BarGroup(name, tuple(Bar(f"batch {_named(s)}", s.accuracy) for s in line)) for name, line in lines.items()
+            BarGroup(name, tuple(Bar(f"batch {_named(size)}", size.accuracy) for size in sizes))
+            for name, sizes in recipes.items()
         ),
         "share",
         foot="; ".join([words.listed(sorted(map(short, rows["card"].unique()))), *torch]),
         cases=cases,
     )
-    results = tuple(_accuracy_result(suite, name, line, cases) for name, line in lines.items() if len(line) > 1)
-    title, tables = f"{suite}: accuracy as the batch grows", (Table("accuracy by batch", columns, tuple(table)),)
-    return Section("batch", suite, title, results, tables, (chart,), cases=cases)
+    results = tuple(_accuracy_result(suite, name, sizes, cases) for name, sizes in recipes.items() if len(sizes) > 1)
+    return Section("batch", suite, title, results, (table_of_lines("accuracy by batch", lines),), (chart,), cases=cases)
 
 
-def _accuracy_result(suite: str, name: str, sizes: list[Size], cases: frozenset[int]) -> Result:
-    """Return the result of the accuracy at the largest batch against the smallest."""
+def _accuracy_result(suite: str, name: str, sizes: list[BatchAccuracy], cases: frozenset[int]) -> Result:
+    """Return the accuracy with the largest batch against that with the smallest."""
     small, large = sizes[0], sizes[-1]
     figure = f"{(large.accuracy - small.accuracy) * 100:+.1f} pt"
     return Result(
@@ -226,7 +226,7 @@ def _accuracy_result(suite: str, name: str, sizes: list[Size], cases: frozenset[
         subject=f"batch {large.batch:,}",
         baseline=f"{small.batch:,}",
         value=large.accuracy / small.accuracy if small.accuracy else 1.0,
-        verdict="one run" if min(small.trials, large.trials) == 1 else "no test",
+        verdict=words.without_test((large.trials, small.trials)),
         models=(name,),
         trials=(large.trials, small.trials),
         said=f"Batch {_named(large)} has {figure} accuracy against batch {_named(small)}",
@@ -237,6 +237,6 @@ def _accuracy_result(suite: str, name: str, sizes: list[Size], cases: frozenset[
     )
 
 
-def _named(size: Size) -> str:
+def _named(size: BatchAccuracy) -> str:
     """Return the batch, and its learning rate if that differs by batch."""
     return f"{size.batch:,}" + (f" (lr {size.lr})" if size.lr else "")

@@ -1,6 +1,7 @@
-"""Finds the bottleneck of a case from its FLOPs, bytes, calls and waits. The study `roofline` and `submit` use it.
+"""Finds what limits a training: compute, memory, input, launches, communication or heat.
 
-docs/method.md explains the thresholds.
+It compares the FLOPs, bytes and calls of a step with the peaks of the device. docs/method.md explains the thresholds.
+The studies `roofline` and `ladder` call it; `submit` uses some of its rules.
 """
 
 from collections.abc import Mapping
@@ -23,9 +24,9 @@ because the best matrix products reach about 80% of it (mamf-finder: 73 to 87% o
 CLEAR_LEAD = 1.25
 """The largest share must be this many times the second, else the bottleneck is unknown."""
 OVER = 1.05
-"""Above this share, a measured peak was measured under another load: measure it again."""
+"""Above this share of a measured peak, the peak is too low, for example measured on a busy device: measure it again."""
 IMPOSSIBLE = 1.5
-"""Above this share, a measured peak is wrong: it is ignored."""
+"""Above this share of a measured peak, the peak is wrong and is ignored."""
 AGAIN = " (over 100%: the measured peak is too low; run `gpubench peak` again)"
 ODD_SHAPES = 0.5
 """From this share of FLOPs in products with odd sizes on, the sizes explain why mixed precision is not faster."""
@@ -62,7 +63,9 @@ def bound_of(row: Mapping[str, Any], *, throttled: bool = False) -> Bound:
     """Return the bottleneck of the case with the columns `row`: medians over trials, NaN for empty columns."""
     flops, rate = _number(row, "flops_per_sample"), _number(row, "samples_per_second")
     devices = peaks_used(row)
-    peak, which = _peak_of(row)
+    listed, measured = _listed_peak(row), _number(row, "measured_peak_flops")
+    peak = listed or measured
+    which: Literal["listed", "measured", "unknown"] = "listed" if listed else "measured" if measured else "unknown"
     mfu = flops * rate / devices / peak if flops and rate and peak else None
     samples = _number(row, "run_samples")
     limit = limit_seconds(flops, samples, peak * devices) if flops and samples and peak else None
@@ -84,13 +87,13 @@ def peaks_used(row: Mapping[str, Any]) -> float:
     return _number(row, "nodes" if shared else "processes") or 1.0
 
 
-def _peak_of(row: Mapping[str, Any]) -> tuple[float | None, Literal["listed", "measured", "unknown"]]:
-    card = listed_peaks.find(str(row["card"]), _number(row, "card_memory_bytes"))
-    listed = card.peak(str(row["precision"])) if card else None
-    if listed:
-        return listed, "listed"
-    measured = _number(row, "measured_peak_flops")
-    return measured, "measured" if measured else "unknown"
+def _listed_card(row: Mapping[str, Any]) -> listed_peaks.ListedCard | None:
+    return listed_peaks.find(str(row["card"]), _number(row, "card_memory_bytes"))
+
+
+def _listed_peak(row: Mapping[str, Any]) -> float | None:
+    card = _listed_card(row)
+    return card.peak(str(row["precision"])) if card else None
 
 
 def _bottleneck(row: Mapping[str, Any], throttled: bool) -> tuple[Bottleneck, str]:
@@ -100,8 +103,10 @@ def _bottleneck(row: Mapping[str, Any], throttled: bool) -> tuple[Bottleneck, st
         described += AGAIN
     if throttled:
         return "throttled", "heat or hardware lowered the clock" + (f"; {described}" if described else "")
-    measured_stall = _stall(row)
-    stall, exchange = measured_stall or 0.0, _number(row, "communication_share") or 0.0
+    # On a CPU nothing is queued, so the loop's wait for the loader is the whole stall. It is measured in the same laps
+    # as the step; the resident laps come later, when a shared machine may be faster or slower.
+    measured_stall = _number(row, "loader_wait" if row.get("device") == "cpu" else "data_stall")
+    stall, exchange = max(0.0, measured_stall or 0.0), _number(row, "communication_share") or 0.0
     waits: dict[Bottleneck, float] = {"input": stall, "communication": exchange * (1 - stall)}
     texts = [f"waits for data {stall:.0%} of the step"] if measured_stall is not None else []
     if _number(row, "communication_share") is not None:
@@ -124,17 +129,6 @@ def _bottleneck(row: Mapping[str, Any], throttled: bool) -> tuple[Bottleneck, st
     return "unknown", f"{evidence}: no clear bottleneck"
 
 
-def _stall(row: Mapping[str, Any]) -> float | None:
-    """Return the share of a step that waits for data; None if unknown.
-
-    On a CPU nothing is queued, so the loop's wait for the loader is the whole stall, measured in the same laps as the
-    step. The resident laps come later, when a shared machine may be faster or slower.
-    """
-    column = "loader_wait" if row.get("device") == "cpu" else "data_stall"
-    share = _number(row, column)
-    return None if share is None else max(0.0, share)
-
-
 def _missing(row: Mapping[str, Any]) -> str:
     """Return why the row has no share of a device limit."""
     if _number(row, "bytes_per_sample") is None and _number(row, "flops_per_sample") is None:
@@ -146,7 +140,7 @@ def _missing(row: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Share:
-    """The share of a resident step's time at one limit of the device."""
+    """The share of a step's time that one limit of the device explains; the step's batch is in device memory."""
 
     value: float
     of: Literal["measured", "listed"]
@@ -161,7 +155,7 @@ class Share:
 
 
 def busy_shares(row: Mapping[str, Any]) -> dict[Bottleneck, Share]:
-    """Return for each limit of the device: seconds of a step at the limit / measured seconds.
+    """Return for each limit of the device: seconds of a step at that limit / measured seconds.
 
     Compute and memory are the two lines of a roofline (Williams, Waterman and Patterson 2009). The bytes are counted
     without fusion and caches, so the share of memory is an upper bound.
@@ -173,11 +167,10 @@ def busy_shares(row: Mapping[str, Any]) -> dict[Bottleneck, Share]:
     rate = max(rate, _number(row, "samples_per_second") or 0.0)
     process_rate = rate / (_number(row, "processes") or 1.0)
     rate /= peaks_used(row)
-    card = listed_peaks.find(str(row["card"]), _number(row, "card_memory_bytes"))
+    card, listed = _listed_card(row), _listed_peak(row)
     shares: dict[Bottleneck, Share] = {}
     flops, moved = _number(row, "flops_per_sample"), _number(row, "bytes_per_sample")
     peak, bandwidth = _number(row, "measured_peak_flops"), _number(row, "measured_bandwidth_bytes_per_second")
-    listed = card.peak(str(row["precision"])) if card else None
     if flops and (peak or listed):
         shares["compute"] = Share(flops * rate / (peak or listed or 1.0), "measured" if peak else "listed")
     if moved and (bandwidth or card):
@@ -202,7 +195,7 @@ def why_not_faster(mixed: Mapping[str, Any], fp32: Mapping[str, Any], bound: Bou
     `mixed` and `fp32` are the columns of the two cases, `bound` the bottleneck of the mixed one.
     """
     reasons = []
-    card = listed_peaks.find(str(mixed["card"]), _number(mixed, "card_memory_bytes"))
+    card = _listed_card(mixed)
     if card and not card.tensor_cores:
         reasons.append(f"the {card.name} has no tensor cores")
     else:

@@ -1,4 +1,7 @@
-"""The buyer's number: a card in mixed precision over another card in fp32, with all four sides on one base."""
+"""The study `buyer`: a card in mixed precision over another card in fp32, and both cards in both precisions.
+
+`answer` calls it.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,11 +12,10 @@ from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared
 from gpubench.analysis.groups import CONFLICT, Group, text_of
 from gpubench.analysis.matching import FULL, TWIN_POLICIES
+from gpubench.analysis.metrics import SECONDS
 from gpubench.analysis.verdicts import Comparison
 from gpubench.studies import words
-from gpubench.studies.cases import behind
-from gpubench.studies.pair_charts import recipe_of
-from gpubench.studies.pairs import WIDE, differences_of, mixed_name
+from gpubench.studies.pairs import differences_of, precision_name, recipe_of, wide_range
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Part, Result, Section, Table, Value
 
 Side = tuple[str, str]
@@ -39,7 +41,7 @@ def sections(compared: Compared) -> Iterator[Section]:
 
 
 def _case(group: Group) -> tuple[str, ...]:
-    """Return what the fp32 groups of a card's comparisons have in common."""
+    """Return what identifies a group beside its precision."""
     return group.label, group.model, *_batch(group)
 
 
@@ -66,7 +68,7 @@ def _section(
 
 
 def _side(group: Group) -> Side:
-    return words.without_author(group.label, group.source), mixed_name(group.precision)
+    return words.without_author(group.label, group.source), precision_name(group.precision)
 
 
 def _name(side: Side) -> str:
@@ -76,7 +78,7 @@ def _name(side: Side) -> str:
 def _result(
     pairs: Sequence[tuple[Comparison, Comparison]], models: Mapping[str, Mapping[Side, Group]], base: Side, best: Side
 ) -> Result:
-    """Return the best side over the base: the geometric mean over models."""
+    """Return the result of the faster card in mixed precision over the slower one in fp32, over all models."""
     groups = [group for card, gain in pairs for group in (gain.subject, card.other)]
     parts = tuple(
         Part(model, sides[best].median, sides[base].median, sides[base].median / sides[best].median)
@@ -84,42 +86,37 @@ def _result(
     )
     value = stats.geometric_mean([part.value for part in parts])
     trials = min(sides[best].trials for sides in models.values()), min(sides[base].trials for sides in models.values())
-    ends = min(part.value for part in parts), max(part.value for part in parts)
-    wide = ends[1] >= WIDE * ends[0]
-    much = f"{words.gain(ends[0])} to {words.times(ends[1])}" if wide else words.times(value)
+    ends = wide_range([part.value for part in parts])
     subject = f"{words.name(best[0])} in {best[1]}{' precision' * (best[1] == 'mixed')}"
-    # Of two comparisons none of which is judged alone, this one is not either.
+    # A comparison that may not be judged leaves no verdict here either.
     unlike = next((c.verdict for pair in pairs for c in pair if c.verdict == CONFLICT or c.is_unlike), "")
-    said = f"{subject} {'may train' if unlike else 'trains'} {much} as fast as {words.name(base[0])} in {base[1]}"
+    baseline, may = f"{words.name(base[0])} in {base[1]}", "undecided" if unlike else ""
+    said = words.better(subject, baseline, ends or value, may, SECONDS, verb="train")
     return words.result_of(
         groups,
         "buyer",
         _name(best),
         value,
-        said + ", depending on the model" * wide,
+        said + ", depending on the model" * bool(ends),
         baseline=_name(base),
-        verdict=unlike or ("one run" if min(trials) == 1 else "no test"),
+        verdict=unlike or words.without_test(trials),
         models=tuple(models),
         trials=trials,
-        figure=f"{words.gain(ends[0])}-{words.gain(ends[1])}" if wide else "",
+        figure=words.range_text(ends) if ends else "",
         facts=words.facts_of(groups[0]) | {"batch": " ".join(_batch(groups[1])), "precision": groups[0].precision},
         differences=tuple(dict.fromkeys(differences_of([comparison for pair in pairs for comparison in pair]))),
-        caveats=(*[f"the mean is {words.gain(value)}"] * wide, *words.caveats_of(groups)),
+        caveats=(*[f"the mean is {words.gain(value)}"] * bool(ends), *words.caveats_of(groups)),
         parts=parts,
-        cases=behind(group for sides in models.values() for group in sides.values()),
+        cases=words.behind(group for sides in models.values() for group in sides.values()),
     )
-
-
-def _head(side: Side) -> str:
-    """Return a short name for the head of a column."""
-    return _name(side).removeprefix("RTX ").removeprefix("GTX ")
 
 
 def _table(
     result: Result, models: Mapping[str, Mapping[Side, Group]], sides: Sequence[Side], base: Side, best: Side
 ) -> Table:
-    """Return the minutes of all sides, and the mean of how many times as fast as the base each is."""
-    columns = [Column("model"), *(Column(_head(side), "min", "lower") for side in sides)]
+    """Return the minutes of all sides by model; the last line has how many times as fast as the base each side is."""
+    short_names = [_name(side).removeprefix("RTX ").removeprefix("GTX ") for side in sides]
+    columns = [Column("model"), *(Column(name, "min", "lower") for name in short_names)]
     columns.append(Column("speedup", "ratio", "higher", places=2))
     lines: list[tuple[Value, ...]] = []
     for part in result.parts:
@@ -140,7 +137,7 @@ def _charts(result: Result, models: Mapping[str, Mapping[Side, Group]], sides: S
     """Yield the seconds of all sides by model, and the same relative to the base."""
     stem = words.slug(f"{result.suite} {result.subject} over {result.baseline}")
     every = [group for groups in models.values() for group in groups.values()]
-    bars = partial(Bars, title=result.said, foot=words.origin(every), cases=result.cases)
+    bars = partial(Bars, title=result.said, foot=words.chart_foot(every), cases=result.cases)
     for kind, unit, what in (
         ("seconds", "s", f"Seconds for {recipe_of(result, every)}; lower is better"),
         ("relative", "ratio", f"Time relative to {result.baseline}; lower is better"),

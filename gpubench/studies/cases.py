@@ -1,7 +1,7 @@
 """Tables that several studies use: cases with their figures, and the evidence for each."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from gpubench.analysis.groups import Group, text_of
@@ -11,11 +11,6 @@ from gpubench.rows.row import SHOWN_QUALITIES
 from gpubench.studies import words
 from gpubench.studies.section import Column, Estimate, Table, Value
 from gpubench.suite.trial import TRAINED
-
-
-def behind(groups: Iterable[Group]) -> frozenset[int]:
-    """Return the case numbers of these groups, which identify their rows."""
-    return frozenset(number for group in groups for number in group.cases)
 
 
 def estimate(group: Group, metric: Metric = SECONDS) -> Value:
@@ -73,10 +68,13 @@ def batch_text(group: Group) -> str:
 
 
 def evidence_table(groups: Sequence[Group], metric: Metric) -> Table:
-    """Return the table of the values behind each median, and of the machine and software that measured them."""
+    """Return the table of the values behind each median, with the machine and software that measured them.
+
+    `basis` is whether a value was measured or projected from a sample.
+    """
     facts = ("suite_version", "session", "device_hash", "torch", "cuda", "cudnn", "driver", "cpu", "source")
     long = any(len(part.values) > 1 for group in groups for part in group.parts or (group,))
-    names = ("model", "card", "precision", "figures", "values", *facts)
+    names = ("model", "card", "precision", "basis", "values", *facts)
     columns = [Column(name, note=long and name == "values") for name in names]
     lines: list[tuple[Value, ...]] = [
         (

@@ -1,10 +1,12 @@
-"""Ladders: models that each add one change to the one before, the speedup of each step, and the compute limit."""
+"""The study `ladder`: models that each add one change to the one before, and the speedup of each step.
+
+`answer` calls it.
+"""
 
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import pandas as pd
 
@@ -14,8 +16,8 @@ from gpubench.rows.alike import SPECIMEN, WORKLOAD
 from gpubench.rows.params import params_of, params_text
 from gpubench.studies import words
 from gpubench.studies.bound import bound_of
-from gpubench.studies.cases import behind, estimate, evidence_table, known
-from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table, Value
+from gpubench.studies.cases import estimate, evidence_table, known
+from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table, Value, table_of_lines
 from gpubench.suite.trial import TRAINED
 
 LIMIT = "compute limit: the training at 100% of the peak"
@@ -53,10 +55,10 @@ class Ladder:
         """Return whether the seconds are projected from a sample."""
         return any(rung.measured == "projected" for rung in self.rungs)
 
-    def gains(self) -> list[float | None]:
-        """Return the speedup of each rung over the rung before it that ran."""
-        times = [rung.median for rung in self.rungs]
-        return [None, *(before / now for before, now in pairwise(times))]
+    @property
+    def steps(self) -> Iterator[tuple[Group, Group | None]]:
+        """Yield each rung with the rung before it that ran; the first has none."""
+        return zip(self.rungs, [None, *self.rungs[:-1]], strict=True)
 
 
 def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> list[Ladder]:
@@ -68,7 +70,7 @@ def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> li
         by_model: dict[str, list[Group]] = defaultdict(list)
         for group in groups:
             by_model[group.model].append(group)
-        ladders.append(Ladder([_rung(same, trials) for same in by_model.values()], behind(groups)))
+        ladders.append(Ladder([_rung(same, trials) for same in by_model.values()], words.behind(groups)))
     return ladders
 
 
@@ -94,9 +96,9 @@ def sections(compared: Compared) -> Iterator[Section]:
         ladders.sort(key=lambda ladder: -len(ladder.rungs))
         results, charts = [], []
         for ladder in ladders:
-            result = _result(ladder)
-            if result:
-                results.append(result)
+            rungs = [rung for rung in ladder.rungs if rung.number("success_rate") != 0]
+            if len(rungs) > 1:
+                results.append(_result(ladder, rungs))
             elif len(ladder.rungs) > 1:
                 charts.append(_chart(ladder, ladder.rungs[-1]))
         evidence = evidence_table([group for group in groups if group.suite == suite], compared.metric)
@@ -106,19 +108,20 @@ def sections(compared: Compared) -> Iterator[Section]:
         yield Section("ladder", suite, title, tuple(results), tables, tuple(charts), cases=cases)
 
 
-def _result(ladder: Ladder) -> Result | None:
-    """Return the speedup of all steps, from the first rung to the last that reached its goal; None below two."""
-    rungs = [rung for rung in ladder.rungs if rung.number("success_rate") != 0]
-    if len(rungs) < 2:
-        return None
+def _result(ladder: Ladder, rungs: Sequence[Group]) -> Result:
+    """Return the speedup of all steps, from the first rung that reached its goal to the last."""
     first, last = rungs[0], rungs[-1]
+    trials = min(rung.trials for rung in rungs)
+    # A note on only one of the two rungs is a caveat.
+    notes = {rung.model: _notes(rung) for rung in (first, last)}
+    shared = set(notes[first.model]) & set(notes[last.model])
     return Result(
         kind="ladder",
         suite=last.suite,
         subject=last.model,
         baseline=first.model,
         value=first.median / last.median,
-        verdict="one run" if min(rung.trials for rung in rungs) == 1 else "no test",
+        verdict=words.without_test((trials, trials)),
         models=(f"{len(rungs) - 1} step{'s' * (len(rungs) > 2)}",),
         trials=(last.trials, first.trials),
         said=_sentence(first, last),
@@ -126,7 +129,7 @@ def _result(ladder: Ladder) -> Result | None:
         place=last.label,
         origin=last.suite,
         facts={"kind": last.source or last.mode, "settings": ladder.settings},
-        caveats=_unlike(first, last),
+        caveats=tuple(f"{model}: {note}" for model in notes for note in notes[model] if note not in shared),
         projected=ladder.projected,
         charts=(_chart(ladder, last),),
         cases=ladder.cases,
@@ -140,12 +143,6 @@ def _notes(rung: Group) -> list[str]:
     return [*notes, *words.marks_of([rung]), *(rung.reason.split("; ") if rung.reason and rung.status == "ok" else [])]
 
 
-def _unlike(first: Group, last: Group) -> tuple[str, ...]:
-    """Return the notes that only one of the two rungs has, as caveats."""
-    shared = {*_notes(first)} & {*_notes(last)}
-    return tuple(f"{rung.model}: {note}" for rung in (first, last) for note in _notes(rung) if note not in shared)
-
-
 def _sentence(first: Group, last: Group) -> str:
     gain = words.times(first.median / last.median)
     where = f"in {last.precision} on {words.name(last.label)}"
@@ -153,39 +150,30 @@ def _sentence(first: Group, last: Group) -> str:
 
 
 def _table(ladder: Ladder) -> Table:
-    columns = [
-        Column("step"),
-        Column("epochs", "count"),
-        Column("batch", "count"),
-        Column("seconds", "s", "lower"),
-        Column("gain", "ratio", "higher", places=2),
-        Column("since"),
-        Column("samples/s", "samples/s", "higher"),
-        Column("trials", "count"),
-        Column("mean accuracy", "share", "higher", places=2),
-        Column("reached the goal"),
-        Column("seconds to a success", "s", "lower"),
-        Column("limit", "s"),
-        Column("of the limit", "share", places=0),
-        Column("peak"),
-        Column("notes", note=True),
-    ]
-    before = [None, *ladder.rungs]
-    lines = []
-    for rung, gain, last in zip(ladder.rungs, ladder.gains(), before, strict=False):
-        bound = bound_of(rung.row)
-        limit: tuple[Value, ...] = (None, None, "")
-        if bound.limit_seconds:
-            limit = (bound.limit_seconds, bound.limit_seconds / rung.median, bound.peak)
-        since = last.model if last and rung.rung - last.rung > 1 else ""
-        lines.append(
-            (
-                *(rung.model, known(rung.epochs), known(rung.batch_size), estimate(rung), gain, since),
-                *(rung.samples_per_second, rung.trials, known(rung.accuracy), _reached(rung), seconds_to_success(rung)),
-                *(*limit, "; ".join(_notes(rung))),
-            )
-        )
-    return Table(f"{ladder.name} ({ladder.about})", tuple(columns), tuple(lines))
+    lines = [_line(rung, before) for rung, before in ladder.steps]
+    return table_of_lines(f"{ladder.name} ({ladder.about})", lines)
+
+
+def _line(rung: Group, before: Group | None) -> dict[Column, Value]:
+    bound = bound_of(rung.row)
+    limit = bound.limit_seconds
+    return {
+        Column("step"): rung.model,
+        Column("epochs", "count"): known(rung.epochs),
+        Column("batch", "count"): known(rung.batch_size),
+        Column("seconds", "s", "lower"): estimate(rung),
+        Column("gain", "ratio", "higher", places=2): before.median / rung.median if before else None,
+        Column("since"): before.model if before and rung.rung - before.rung > 1 else "",
+        Column("samples/s", "samples/s", "higher"): rung.samples_per_second,
+        Column("trials", "count"): rung.trials,
+        Column("mean accuracy", "share", "higher", places=2): known(rung.accuracy),
+        Column("reached the goal"): _reached(rung),
+        Column("seconds to a success", "s", "lower"): seconds_to_success(rung),
+        Column("limit", "s"): limit,
+        Column("of the limit", "share", places=0): limit / rung.median if limit else None,
+        Column("peak"): bound.peak if limit else "",
+        Column("notes", note=True): "; ".join(_notes(rung)),
+    }
 
 
 def seconds_to_success(rung: Group) -> float | None:
@@ -205,7 +193,8 @@ def _reached(rung: Group) -> str:
 def _chart(ladder: Ladder, last: Group) -> Bars:
     """Return the chart with a bar per rung, its speedup, and a mark at the compute limit."""
     bar_groups = []
-    for rung, gain in zip(ladder.rungs, ladder.gains(), strict=True):
+    for rung, before in ladder.steps:
+        gain = before.median / rung.median if before else None
         missed = rung.number("success_rate") < 1
         note = f"{_reached(rung).removesuffix(' of the runs')} at goal" if missed else ""
         bar = Bar(ladder.name, rung.median, rung.interval, note=note)
@@ -221,6 +210,6 @@ def _chart(ladder: Ladder, last: Group) -> Bars:
         "s",
         winner=ladder.name,
         marks={LIMIT: limits} if limits else {},
-        foot=words.place_of(ladder.about),
+        foot=words.without_commit(ladder.about),
         cases=ladder.cases,
     )

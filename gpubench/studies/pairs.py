@@ -1,21 +1,27 @@
-"""Pairs: one card, precision or version over another, pooled over the models that both have."""
+"""The study `pairs`: one card, precision or version over another, pooled over the models that both have.
+
+`answer` calls it. `ablation` and `buyer` use its results and names.
+"""
 
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared, Workload
-from gpubench.analysis.groups import short, text_of, texts_of
+from gpubench.analysis.groups import Group, short, text_of, texts_of
 from gpubench.analysis.matching import FULL, TWIN_POLICIES, axis_value, is_ablation
 from gpubench.analysis.metrics import Metric
-from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, out_of_turn, pooled
+from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, groups_in, out_of_turn, pooled
 from gpubench.studies import words
-from gpubench.studies.cases import behind, cases_table, evidence_table, interval_of, policy_text
-from gpubench.studies.pair_charts import charts_of, pictures
+from gpubench.studies.cases import cases_table, estimate, evidence_table, interval_of, policy_text
 from gpubench.studies.section import (
     DECIDED,
+    Bar,
+    BarGroup,
+    Bars,
     Column,
     Estimate,
     Part,
@@ -23,6 +29,7 @@ from gpubench.studies.section import (
     Section,
     Table,
     Value,
+    table_of_lines,
 )
 
 MASTER = "fp16-master"
@@ -30,27 +37,27 @@ MASTER = "fp16-master"
 IS_MIXED = f"mixed precision is {MASTER} here: an fp16 model with fp32 master weights"
 WIDE = 2.0
 """If the largest ratio is this many times the smallest, the range is shown instead of the mean."""
+PARTS = ("train_", "valid_")
+"""How the names of parameters begin that train or validate on a part of the data."""
 
 
 def sections(compared: Compared) -> Iterator[Section]:
-    """Yield a section per group, unless other studies show all its groups."""
+    """Yield a section per workload, unless other studies show all its groups."""
     for workload in compared.workloads:
         comparisons = [c for c in workload.comparisons if not is_change(c)]
         if not comparisons and _is_shown_elsewhere(workload, compared):
             continue
-        results = tuple(_results(workload, comparisons, compared))
-        groups = workload.cases
-        yield Section(
+        metric, cases = compared.metric, cases_table(workload.cases, compared.metric)
+        results = list(_results(workload, comparisons, metric))
+        speedups = [_speedups(comparisons, metric)] if comparisons else []
+        yield words.section_of(
+            workload.cases,
             "pairs",
-            groups[0].suite,
-            words.title_of(groups),
-            results,
-            tuple(_tables(workload, comparisons, compared.metric)),
-            tuple(charts_of(workload, compared)),
-            (IS_MIXED,) if _is_mixed(workload) and results else (),
+            results=results,
+            tables=(cases, *speedups, evidence_table(workload.groups, metric)),
+            charts=tuple(_chart_of_cases(workload, metric)),
+            notes=(IS_MIXED,) if _is_mixed(workload) and results else (),
             left_out=(*workload.left_out, *without_compared(workload, compared)),
-            recipe=words.recipe_of(groups),
-            cases=behind(groups),
         )
 
 
@@ -91,28 +98,32 @@ def without_compared(workload: Workload, compared: Compared) -> list[str]:
     return [f"{value} has no result ({status})" for value, status in lost.items()]
 
 
-def _results(workload: Workload, comparisons: Sequence[Comparison], compared: Compared) -> Iterator[Result]:
+def _results(workload: Workload, comparisons: Sequence[Comparison], metric: Metric) -> Iterator[Result]:
     """Yield a result per set of comparisons that differ only in their model."""
-    pooled: dict[tuple[str, ...], list[Comparison]] = defaultdict(list)
-    mixed = _is_mixed(workload)
+    alike: dict[tuple[str, ...], list[Comparison]] = defaultdict(list)
     only_twins = all(c.subject.batch_policy in TWIN_POLICIES for c in comparisons)
     for c in comparisons:
-        if c.subject.batch_policy in TWIN_POLICIES and not only_twins:
-            continue  # shows how much of a speedup is due to the batch
-        place = c.subject.label if c.subject.label == c.other.label else short(c.subject.card)
-        place = place if c.axis != "card" else ""
-        precision = c.subject.precision if c.axis != "precision" else ""
-        batch = text_of(c.subject.row["fixed_batch"]) if c.axis != "batch_size" else ""
-        pooled[c.axis, c.subject_name, c.other_name, place, precision, c.subject.batch_policy, batch].append(c)
-    for (_, _, _, place, precision, _, batch), alike in pooled.items():
-        yield pair_result(alike, place, precision, batch, compared.metric, mixed=mixed)
+        # A twin shows how much of a speedup is due to the batch.
+        if only_twins or c.subject.batch_policy not in TWIN_POLICIES:
+            alike[c.axis, c.subject_name, c.other_name, *_in_common(c), c.subject.batch_policy].append(c)
+    for members in alike.values():
+        yield pair_result(members, metric, mixed=_is_mixed(workload))
 
 
-def pair_result(
-    comparisons: Sequence[Comparison], place: str, precision: str, batch: str, metric: Metric, *, mixed: bool = False
-) -> Result:
+def _in_common(c: Comparison) -> tuple[str, str, str]:
+    """Return the card, the precision and the fixed batch of both sides; each is empty if it is what is compared."""
+    place = c.subject.label if c.subject.label == c.other.label else short(c.subject.card)
+    return (
+        place if c.axis != "card" else "",
+        c.subject.precision if c.axis != "precision" and not is_change(c) else "",
+        text_of(c.subject.row["fixed_batch"]) if c.axis != "batch_size" else "",
+    )
+
+
+def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: bool = False) -> Result:
     """Return the result of comparisons that differ only in their model; `mixed`: MASTER is called mixed."""
     c = comparisons[0]
+    place, precision, batch = _in_common(c)
     twice = _is_one_card_twice(c)
     kind = c.axis if c.axis in {"card", "precision"} and not twice else "other"
     subject, baseline = _names(c)
@@ -124,17 +135,15 @@ def pair_result(
     ratios = [metric.gain_of(comparison.ratio) for comparison in comparisons]
     value, interval = stats.geometric_mean([ratio.value for ratio in ratios]), pooled(comparisons).inverse.interval
     verdict, sure = _verdict([metric.word_of(comparison.verdict) for comparison in comparisons])
-    parts = tuple(_part(comparison, ratio, metric) for comparison, ratio in zip(comparisons, ratios, strict=True))
-    groups = [group for comparison in comparisons for group in (comparison.subject, comparison.other)]
-    ends = min(ratio.value for ratio in ratios), max(ratio.value for ratio in ratios)
-    wide = ends[1] >= WIDE * ends[0]
+    groups, ends = groups_in(comparisons), wide_range([ratio.value for ratio in ratios])
     name = "Mixed precision" if kind == "precision" and subject == "mixed" else words.name(subject)
     verb = "train" if kind == "card" and metric.words[0] == "faster" else "be"
-    said = words.better(name, words.name(baseline), ends if wide else value, verdict, metric, verb=verb)
+    said = words.better(name, words.name(baseline), ends or value, verdict, metric, verb=verb)
     said += f" in {precision}" if precision else ""
     said += f" on {words.name(place)}" if place else ""
-    said += ", depending on the model" if wide else ""
+    said += ", depending on the model" if ends else ""
     said += "" if metric.name in {"seconds", "rate", "accuracy"} else f" in {metric.title}"
+    origin = [precision.removesuffix(" precision"), c.subject.suite if kind != "card" else ""]
     result = words.result_of(
         groups,
         kind,
@@ -152,20 +161,24 @@ def pair_result(
         ),
         precision=precision,
         place=place,
-        origin=", ".join(
-            filter(None, [precision.removesuffix(" precision"), c.subject.suite if kind != "card" else ""])
-        ),
+        origin=", ".join(filter(None, origin)),
         facts=words.facts_of(c.subject) | ({"batch": f"batch {batch}"} if batch not in {"", "0"} else {}),
         differences=tuple(differences_of(comparisons)),
         caveats=(
             *["the same card in two runs: measure again"] * twice,
-            *[f"the mean is {words.gain(value)}"] * wide,
+            *[f"the mean is {words.gain(value)}"] * bool(ends),
             *words.caveats_of(groups),
         ),
-        figure=f"{words.gain(ends[0])}-{words.gain(ends[1])}" if wide else "",
-        parts=parts,
+        figure=words.range_text(ends) if ends else "",
+        parts=tuple(_part(comparison, ratio, metric) for comparison, ratio in zip(comparisons, ratios, strict=True)),
     )
-    return result if metric.name != "seconds" else replace(result, charts=pictures(result, groups))
+    return result if metric.name != "seconds" else replace(result, charts=_charts(result, groups))
+
+
+def wide_range(ratios: Sequence[float]) -> tuple[float, float] | None:
+    """Return the smallest and the largest ratio if they differ so much that a mean would mislead, else None."""
+    least, most = min(ratios), max(ratios)
+    return (least, most) if most >= WIDE * least else None
 
 
 def _is_one_card_twice(c: Comparison) -> bool:
@@ -176,8 +189,8 @@ def _is_one_card_twice(c: Comparison) -> bool:
     )
 
 
-def mixed_name(precision: str) -> str:
-    """Return the precision's name; the usual mixed ones are called mixed."""
+def precision_name(precision: str) -> str:
+    """Return `mixed` for the usual kinds of mixed precision, else the precision's name."""
     return "mixed" if precision in {MASTER, "fp16", "bf16"} else precision
 
 
@@ -221,13 +234,13 @@ def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
 
 
 def differences_of(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    groups = [group for comparison in comparisons for group in (comparison.subject, comparison.other)]
+    """Yield how the rows of both sides were made, and in what else than the axis the sides differ."""
+    groups = groups_in(comparisons)
     if any(group.mode == "quick" for group in groups):
         yield "quick mode"
     if any(group.data == "synthetic" for group in groups):
         yield "synthetic data"
-    sizes = [(comparison.subject.batch_size, comparison.other.batch_size) for comparison in comparisons]
-    if any(one != other for one, other in sizes if one == one and other == other):
+    if any(abs(comparison.subject.batch_size - comparison.other.batch_size) > 0 for comparison in comparisons):
         yield "batches differ"
     if any(out_of_turn(comparison.subject, comparison.other) for comparison in comparisons):
         yield OUT_OF_TURN
@@ -236,49 +249,115 @@ def differences_of(comparisons: Sequence[Comparison]) -> Iterator[str]:
     )
 
 
-def _tables(workload: Workload, comparisons: Sequence[Comparison], metric: Metric) -> Iterator[Table]:
-    yield cases_table(workload.cases, metric)
-    if comparisons:
-        yield _speedups(comparisons, metric)
-    yield evidence_table(workload.groups, metric)
-
-
 def _speedups(comparisons: Sequence[Comparison], metric: Metric) -> Table:
     """Return the table of ratios over the baseline; above 1 is better."""
-    columns = (
-        Column("model"),
-        Column("subject"),
-        Column("baseline"),
-        Column("in"),
-        Column("on"),
-        Column(metric.gain, "ratio", "higher"),
-        Column("verdict"),
-        Column("p", "p"),
-        Column("trials", "count"),
-        Column("baseline trials", "count"),
-        Column("notes", note=True),
-    )
-    return Table("ratios" if metric.by_loss else "speedups", columns, tuple(_speedup(c, metric) for c in comparisons))
+    lines = [_speedup(c, metric) for c in comparisons]
+    return table_of_lines("ratios" if metric.by_loss else "speedups", lines)
 
 
-def _speedup(c: Comparison, metric: Metric) -> tuple[Value, ...]:
+def _speedup(c: Comparison, metric: Metric) -> dict[Column, Value]:
     ratio = metric.gain_of(c.ratio)
     source = c.subject.source if c.subject.source == c.other.source else ""
     # The two sides may be two cards.
     labels = dict.fromkeys(words.without_author(label, source) for label in (c.subject.label, c.other.label))
     sides = ((c.subject_name, c.subject), (c.other_name, c.other))
     marks = [f"{name}: {', '.join(texts)}" for name, group in sides if (texts := words.marks_of([group]))]
+    policy = policy_text(c.subject.batch_policy)
+    is_of_precisions = c.axis == "precision"
+    return {
+        Column("model"): c.subject.model,
+        Column("subject"): words.without_author(c.subject_name, source) + policy * is_of_precisions,
+        Column("baseline"): words.without_author(c.other_name, source),
+        Column("in"): "" if is_of_precisions else f"{c.subject.precision}{policy}",
+        Column("on"): "" if c.axis == "card" else " and ".join(labels),
+        Column(metric.gain, "ratio", "higher"): Estimate(ratio.value, ratio.low, ratio.high),
+        Column("verdict"): metric.word_of(c.verdict),
+        Column("p", "p"): ratio.p,
+        Column("trials", "count"): c.subject.trials,
+        Column("baseline trials", "count"): c.other.trials,
+        Column("notes", note=True): "; ".join([*c.notes, *marks]),
+    }
+
+
+def _charts(result: Result, groups: Sequence[Group]) -> tuple[Bars, ...]:
+    """Return two charts: seconds of both sides, and speedups with their intervals."""
+    stem = words.slug(f"{result.suite} {result.subject} over {result.baseline} {result.where}")
+    bar_groups, dots = [], []
+    for part in result.parts:
+        subject_note = _note(part, part.subject_batch, part.subject_marks)
+        baseline_note = _note(part, part.baseline_batch, part.baseline_marks)
+        sides = (
+            Bar(result.baseline, part.baseline, part.baseline_interval, note=baseline_note),
+            Bar(result.subject, part.subject, part.subject_interval, note=subject_note),
+        )
+        bar_groups.append(BarGroup(part.model, sides, f"{words.gain(part.value)}x", worse=part.value < 1))
+        dots.append(BarGroup(part.model, (Bar(result.subject, part.value, part.interval, note=_marks(part)),)))
+    if len(result.parts) > 1:
+        bar_groups.append(BarGroup("mean", (), f"{words.gain(result.value)}x", strong=True, worse=result.value < 1))
+        dots.append(BarGroup("mean", (Bar(result.subject, result.value, result.interval),), strong=True))
+    recipe = f"{recipe_of(result, groups)}{f', {words.PROJECTED}' * result.projected}"
+    times = f"Seconds for {recipe}; lower is better"
+    speedups = f"Speedup over {result.baseline}, {recipe}; above 1 is faster"
+    bars = partial(Bars, title=result.said, foot=words.chart_foot(groups), cases=result.cases)
     return (
-        c.subject.model,
-        words.without_author(c.subject_name, source)
-        + (policy_text(c.subject.batch_policy) if c.axis == "precision" else ""),
-        words.without_author(c.other_name, source),
-        "" if c.axis == "precision" else f"{c.subject.precision}{policy_text(c.subject.batch_policy)}",
-        "" if c.axis == "card" else " and ".join(labels),
-        Estimate(ratio.value, ratio.low, ratio.high),
-        metric.word_of(c.verdict),
-        ratio.p,
-        c.subject.trials,
-        c.other.trials,
-        "; ".join([*c.notes, *marks]),
+        bars(f"{stem}-seconds", subtitle=times, groups=tuple(bar_groups), unit="s", winner=result.subject),
+        bars(f"{stem}-speedup", subtitle=speedups, groups=tuple(dots), unit="ratio", reference=1.0),
     )
+
+
+def _note(part: Part, size: float, marks: str) -> str:
+    """Return a side's marks, and its batch if the sides differ in it."""
+    differs = part.subject_batch != part.baseline_batch and not math.isnan(size)
+    return ", ".join(filter(None, [f"batch {size:.0f}" if differs else "", marks]))
+
+
+def _marks(part: Part) -> str:
+    """Return the marks of both sides, without duplicates."""
+    marks = ", ".join(filter(None, (part.subject_marks, part.baseline_marks)))
+    return ", ".join(sorted(set(marks.split(", "))))
+
+
+def recipe_of(result: Result, groups: Sequence[Group]) -> str:
+    """Return what was run: epochs, data and the part of it if they are the same in all groups, else the suite."""
+    epochs, data = {group.epochs for group in groups}, {group.data for group in groups}
+    known = len(epochs) == len(data) == 1 and all(data) and not any(map(math.isnan, epochs))
+    if not known:
+        return f"a full run of {result.suite}"
+    count = epochs.pop()
+    part = [f"{name}={value}" for name, value in words.shared_params(groups).items() if name.startswith(PARTS)]
+    part = [text for text in part if not text.endswith("=0")]
+    return ", ".join([f"{count:.0f} epoch{'s' * (count != 1)} of {words.data_name(data.pop())}", *part])
+
+
+def _chart_of_cases(workload: Workload, metric: Metric) -> Iterator[Bars]:
+    """Yield the chart of all cases, if any has a figure: a group of bars per model, the best bar first."""
+    if not workload.groups:
+        return
+    about, sign = words.title_of(workload.cases), -1 if metric.inverse else 1
+    by_model: dict[str, list[Bar]] = defaultdict(list)
+    for group, label in zip(workload.cases, words.labels_of(workload.cases), strict=True):
+        by_model[group.model].append(_bar(group, label, metric))
+    for bars in by_model.values():
+        bars.sort(key=lambda bar: math.inf if bar.value is None else sign * bar.value)
+    projected = any(group.measured == "projected" for group in workload.groups)
+    what = f"Seconds of a full run{f', {words.PROJECTED}' * projected}" if metric.name == "seconds" else metric.title
+    yield Bars(
+        words.slug(f"{about} {metric.name}"),
+        f"{workload.groups[0].suite}: all cases",
+        f"{what}; {'higher' if metric.inverse else 'lower'} is better; {about}",
+        tuple(BarGroup(model, tuple(bars)) for model, bars in by_model.items()),
+        metric.unit,
+        foot=words.chart_foot(workload.groups),
+        cases=words.behind(workload.cases),
+    )
+
+
+def _bar(group: Group, name: str, metric: Metric) -> Bar:
+    if group.processes > 1:  # on a CPU all share it
+        count = f"{group.processes:.0f}"
+        name = f"{name} ({count} processes)" if group.device == "cpu" else f"{count} x {name}"
+    name = f"{name} {group.precision}{policy_text(group.batch_policy)}"
+    figure = estimate(group, metric)
+    if not isinstance(figure, Estimate):
+        return Bar(name, None, text=str(figure or "no figure"))
+    return Bar(name, figure.value, interval_of(group, metric), note=", ".join(sorted(group.marks)))

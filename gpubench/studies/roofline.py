@@ -10,11 +10,9 @@ from collections.abc import Iterator, Sequence
 from gpubench.analysis.compare import Compared, Workload
 from gpubench.analysis.groups import Group
 from gpubench.analysis.stats import MINIMUM_EFFECT
-from gpubench.analysis.verdicts import Comparison
 from gpubench.studies import words
 from gpubench.studies.bound import OVER, Bound, bound_of, why_not_faster
-from gpubench.studies.cases import behind
-from gpubench.studies.section import Column, Result, Section, Table
+from gpubench.studies.section import Column, Result, Section, Table, Value, table_of_lines
 from gpubench.suite.precisions import FULL
 
 
@@ -27,16 +25,9 @@ def sections(compared: Compared) -> Iterator[Section]:
         notes = (*_not_faster(workload), *_unknown(unknown))
         if not (known or notes):
             continue
-        yield Section(
-            "roofline",
-            workload.groups[0].suite,
-            f"{words.title_of(workload.groups)}; bottlenecks",
-            tuple(_results(known)),
-            (_table(known),) if known else (),
-            notes=notes,
-            recipe=words.recipe_of(workload.groups),
-            cases=behind(workload.groups),
-        )
+        tables = (_table(known),) if known else ()
+        results = _results(known)
+        yield words.section_of(workload.groups, "roofline", "; bottlenecks", results, tables=tables, notes=notes)
 
 
 def bound_of_group(group: Group) -> Bound:
@@ -47,25 +38,21 @@ def bound_of_group(group: Group) -> Bound:
 
 def _table(known: Sequence[tuple[Group, Bound]]) -> Table:
     """Return a line per case: its bottleneck, its share of the peak, and the seconds of its training at the peak."""
-    columns = (
-        Column("model"),
-        Column("card"),
-        Column("precision"),
-        Column("bound by"),
-        Column("of a step", "share", places=0),
-        Column("MFU", "share", "higher"),
-        Column("peak"),
-        Column("limit, s", "s"),
-        Column("evidence", note=True),
-    )
-    lines = [
-        (
-            *(group.model, group.label, group.precision, b.bottleneck, b.share, b.mfu, b.peak, b.limit_seconds),
-            "; ".join([b.evidence, *words.marks_of([group])]),
-        )
-        for group, b in known
+    lines: list[dict[Column, Value]] = [
+        {
+            Column("model"): group.model,
+            Column("card"): group.label,
+            Column("precision"): group.precision,
+            Column("bound by"): bound.bottleneck,
+            Column("of a step", "share", places=0): bound.share,
+            Column("MFU", "share", "higher"): bound.mfu,
+            Column("peak"): bound.peak,
+            Column("limit, s", "s"): bound.limit_seconds,
+            Column("evidence", note=True): "; ".join([bound.evidence, *words.marks_of([group])]),
+        }
+        for group, bound in known
     ]
-    return Table("bounds", columns, tuple(lines))
+    return table_of_lines("bounds", lines)
 
 
 def _results(known: Sequence[tuple[Group, Bound]]) -> Iterator[Result]:
@@ -113,16 +100,12 @@ def _unknown(bounds: Sequence[tuple[Group, Bound]]) -> Iterator[str]:
 def _not_faster(workload: Workload) -> Iterator[str]:
     """Yield why mixed precision is not faster than fp32, once per card, precision and reason."""
     models: dict[str, dict[str, None]] = {}
-    for c in filter(_is_slow_mixed, workload.comparisons):
-        reason = why_not_faster(c.subject.row, c.other.row, bound_of_group(c.subject))
+    for c in workload.comparisons:
+        is_mixed = c.axis == "precision" and c.other_name == "fp32" and c.subject_name not in FULL
+        is_certain = c.verdict not in {"undecided", "not judged"} and not (c.subject.marks or c.other.marks)
+        is_slow = is_mixed and is_certain and c.ratio.value * (1 + MINIMUM_EFFECT) > 1
+        reason = why_not_faster(c.subject.row, c.other.row, bound_of_group(c.subject)) if is_slow else ""
         if reason:
             sentence = f"on {c.subject.label}: {c.subject_name} is not faster than fp32: {reason}"
             models.setdefault(sentence, {})[c.subject.model] = None
     yield from (f"{', '.join(names)} {sentence}" for sentence, names in models.items())
-
-
-def _is_slow_mixed(c: Comparison) -> bool:
-    """Return whether a 16-bit precision is not faster than fp32, without caveats."""
-    mixed = c.axis == "precision" and c.other_name == "fp32" and c.subject_name not in FULL
-    certain = c.verdict not in {"undecided", "not judged"} and not (c.subject.marks or c.other.marks)
-    return mixed and certain and c.ratio.value * (1 + MINIMUM_EFFECT) > 1

@@ -1,4 +1,4 @@
-"""Data types that studies return and `show` renders: results, typed tables and chart descriptions."""
+"""The types that studies return and `show` renders: Answer, Section, Result, Table and Bars (a chart)."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -72,6 +72,12 @@ class Table:
         return _numeric_frame(*flat(self))
 
 
+def table_of_lines(name: str, lines: Sequence[Mapping[Column, Value]]) -> Table:
+    """Return the table of these lines; a line is empty in the columns that it lacks."""
+    columns = tuple(dict.fromkeys(column for line in lines for column in line))
+    return Table(name, columns, tuple(tuple(line.get(column) for column in columns) for line in lines))
+
+
 def _numeric_frame(names: Sequence[str], lines: Sequence[Sequence[object]]) -> "pd.DataFrame":
     """Return a data frame; a column without texts is numeric, with NaN where there is no figure."""
     import pandas as pd
@@ -133,7 +139,7 @@ class BarGroup:
 
 @dataclass(frozen=True)
 class Bars:
-    """A bar chart, or with `reference` a chart of ratios: dots with whiskers on a line at it."""
+    """A chart: bars, or with `reference` dots for ratios, with whiskers, around a line at that value."""
 
     name: str
     """Stem of its file name, unique in the answer."""
@@ -189,7 +195,7 @@ class Result:
     interval: tuple[float, float] | None = None
     """95%."""
     verdict: str = ""
-    """`faster`, `slower`, `same`, `undecided`, or the reason for none: `one run`."""
+    """`faster`, `slower`, `same` or `undecided`; if there is no verdict, the reason for that, such as `one run`."""
     sure: tuple[int, str] | None = None
     """Number of models with a decided verdict, and that verdict, if the other models are undecided."""
     models: tuple[str, ...] = ("",)
@@ -210,7 +216,7 @@ class Result:
     caveats: tuple[str, ...] = ()
     """Why its figure may mislead: marked runs, models that differ widely, full runs with another figure."""
     contradicted: bool = False
-    """Whether a sample of its recipe projects another figure: then its last caveat, which does not move it down."""
+    """Whether a sample of its recipe projects another figure. That is its last caveat, and does not move it down."""
     projected: bool = False
     """Whether its figures are projected from a sample."""
     parts: tuple[Part, ...] = ()
@@ -222,7 +228,7 @@ class Result:
     source: str = ""
     """Where its figures were published."""
     own: int = 0
-    """Number of its newest session among those of cards, in the order of the rows; 0 if published, or of a CPU."""
+    """Number of its newest session, in the order of the rows, if the user measured it on a card; else 0."""
     figure: str = ""
     """Text shown instead of the value, if that is no ratio."""
     basis: str = ""
@@ -262,7 +268,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Section:
-    """One study of the rows of a group: its results, tables and charts."""
+    """What one study shows of some rows: results, tables and charts."""
 
     study: str
     suite: str
@@ -278,10 +284,6 @@ class Section:
     """The parameters that its rows share, as in the CSV file."""
     cases: frozenset[int] = frozenset()
     """Numbers of its cases, which identify its rows."""
-
-
-def _no_figure(answer: "Answer", name: str, theme: str) -> "Figure":
-    raise NotImplementedError("gpubench.compare returns answers that can draw")
 
 
 @dataclass(frozen=True, repr=False)
@@ -318,8 +320,8 @@ class Answer:
     """Returns the rows of these cases, or all rows (None), as CSV."""
     count: Callable[[frozenset[int]], int] = len
     """Returns the number of rows of these cases."""
-    figure: "Callable[[Answer, str, str], Figure]" = _no_figure
-    """Draws a chart of the answer, given its name or nothing, and the theme; `gpubench.compare` sets it."""
+    chart: "Callable[..., Figure] | None" = None
+    """Returns a chart as a matplotlib figure, given its name or nothing, and the theme; `gpubench.compare` sets it."""
 
     def __repr__(self) -> str:
         """Return the headline and the numbers of results and rows."""
@@ -348,10 +350,6 @@ class Answer:
         ]
         return _numeric_frame([*names, "low", "high"], lines)
 
-    def chart(self, name: str = "", theme: str = "light") -> "Figure":
-        """Return the first chart, or the one of this name, as a matplotlib figure. Raises UserError for others."""
-        return self.figure(self, name, theme)
-
     def _repr_html_(self) -> str:
         """Return the HTML that a notebook shows."""
         table = self.findings[["value", "low", "high", "verdict", "sentence"]]
@@ -365,7 +363,7 @@ def in_order(results: Sequence[Result]) -> list[Result]:
     kept together, at the place of the first.
     """
 
-    def worth(result: Result) -> tuple[object, ...]:
+    def doubt(result: Result) -> tuple[object, ...]:
         return (
             not result.decided,
             len(result.caveats) > result.contradicted,
@@ -375,10 +373,10 @@ def in_order(results: Sequence[Result]) -> list[Result]:
         )
 
     first: dict[tuple[str, ...], tuple[object, ...]] = {}
-    for result in sorted(results, key=worth):
-        first.setdefault(_pair(result), worth(result))
+    for result in sorted(results, key=doubt):
+        first.setdefault(_pair(result), doubt(result))
 
-    return sorted(results, key=lambda f: (-f.own, ASKED.index(f.kind), first[_pair(f)], _pair(f), worth(f)))
+    return sorted(results, key=lambda r: (-r.own, ASKED.index(r.kind), first[_pair(r)], _pair(r), doubt(r)))
 
 
 def _pair(result: Result) -> tuple[str, ...]:

@@ -1,19 +1,23 @@
-"""Words for results: names, ratios, numbers of runs, caveats, titles, and the facts in which results differ."""
+"""Texts of results: ratios, times, names, numbers of runs, caveats, titles, and the facts in which results differ.
+
+Every study uses it; `show` uses some of its functions.
+"""
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from gpubench.analysis.groups import Group, text_of
+from gpubench.analysis.groups import Group, short, text_of
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.specimens import unit_of, units_of
 from gpubench.analysis.stats import geometric_mean
 from gpubench.errors import UserError
 from gpubench.printed import DATA_NAMES, shortened, shown
+from gpubench.rows.alike import SPECIMEN, STACK
 from gpubench.rows.params import params_of, params_text, params_without
-from gpubench.studies.section import DECIDED, Answer, Result
+from gpubench.studies.section import DECIDED, Answer, Result, Section
 from gpubench.suite import files
 
 NAME, FACT, CAVEAT = 36, 60, 120
@@ -53,6 +57,11 @@ def times(value: float) -> str:
     return f"{gain(value)} times"
 
 
+def range_text(ends: tuple[float, float]) -> str:
+    """Return two ratios as `1.08-4.34`."""
+    return f"{gain(ends[0])}-{gain(ends[1])}"
+
+
 def name(text: str, width: int = NAME) -> str:
     """Return a name without control characters; the middle of a long one is cut."""
     return shortened(text, width)
@@ -89,6 +98,11 @@ def runs(trials: tuple[int, int]) -> str:
     return f"{one} and {other} runs" if one != other else "1 run each" if one == 1 else f"{one} runs per side"
 
 
+def without_test(trials: tuple[int, int]) -> str:
+    """Return the reason for no verdict where nothing is tested, from the fewest runs of each side."""
+    return "one run" if min(trials) == 1 else "no test"
+
+
 def basis(result: Result) -> str:
     """Return suite, models, settings, runs, interval and caveats of a result, in words."""
     words = [result.suite, result.on, *result.settings[:2]]
@@ -111,7 +125,7 @@ def sides_of(result: Result, unit: str) -> str:
         return ""
     sides = [geometric_mean([getattr(part, side) for part in result.parts]) for side in ("subject", "baseline")]
     if unit == "s":
-        seconds, unit = (3600, "h") if max(sides) >= 7200 else (60, "min") if max(sides) >= 120 else (1, "s")
+        seconds, unit = time_unit(max(sides))
         sides = [side / seconds for side in sides]
     if unit == "share":
         return "/".join(f"{100 * side:.1f}" for side in sides) + "%"
@@ -119,12 +133,23 @@ def sides_of(result: Result, unit: str) -> str:
     return f"{texts} {unit}" if unit in {"h", "min", "s"} else texts
 
 
+def time_unit(seconds: float) -> tuple[int, str]:
+    """Return the unit in which a time is shown: its seconds and its name."""
+    return (3600, "h") if seconds >= 7200 else (60, "min") if seconds >= 180 else (1, "s")
+
+
+def time(seconds: float, whole: float | None = None) -> str:
+    """Return a time with three digits, such as `2.37 h`: in the unit of the whole of which it is a part, if given."""
+    unit, unit_name = time_unit(whole or seconds)
+    return f"{seconds / unit:.3g} {unit_name}"
+
+
 def author(source: str) -> str:
     """Return who published a figure, from its source."""
     return name(source.removeprefix("github.com/").partition("/")[0].partition(",")[0])
 
 
-def place_of(source: str) -> str:
+def without_commit(source: str) -> str:
     """Return a source without its commit."""
     return COMMIT.sub("", source)
 
@@ -160,6 +185,19 @@ def settings_of(row: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def behind(groups: Iterable[Group]) -> frozenset[int]:
+    """Return the case numbers of these groups, which identify their rows."""
+    return frozenset(number for group in groups for number in group.cases)
+
+
+def section_of(
+    groups: Sequence[Group], study: str, about: str = "", results: Iterable[Result] = (), **more: Any
+) -> Section:
+    """Return a section about these groups; `about` ends its title, `more` are further fields of it."""
+    fields = {"recipe": recipe_of(groups), "cases": behind(groups)} | more
+    return Section(study, groups[0].suite, f"{title_of(groups)}{about}", tuple(results), **fields)
+
+
 def result_of(groups: Sequence[Group], kind: str, subject: str, value: float, said: str, **more: Any) -> Result:
     """Return a result of figures that are computed from these groups; `more` are further fields of it."""
     first = groups[0]
@@ -170,7 +208,7 @@ def result_of(groups: Sequence[Group], kind: str, subject: str, value: float, sa
         "differences": ("ended below the target accuracy",) if first.status == "goal_missed" else (),
         "caveats": caveats_of(groups),
         "projected": any(group.measured == "projected" for group in groups),
-        "cases": frozenset(number for group in groups for number in group.cases),
+        "cases": behind(groups),
         "source": first.source,
     }
     return Result(kind, first.suite, subject, value, said, **(fields | more))
@@ -187,6 +225,18 @@ def apart(keys: Sequence[Hashable], facts: Sequence[Mapping[str, str]]) -> list[
         for at in members:
             distinct[at] = tuple(filter(None, (facts[at].get(name) for name in names)))
     return distinct
+
+
+def with_differences(titles: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the titles; equal ones get the columns and parameters in which their rows differ."""
+    facts = []
+    for row in rows:
+        texts = {column: f"{column}={text_of(value)}" for column, value in row.items() if column != "params"}
+        texts |= {"model": str(row["model"])} if "model" in row else {}
+        texts |= {"precision": str(row["precision"]), "card": short(str(row["card"]))}
+        machine = {column: texts.pop(column) for column in (*STACK, *SPECIMEN) if column in texts}
+        facts.append(texts | settings_of(row) | machine)  # the first ones are preferred
+    return [", ".join(filter(None, [title, *more])) for title, more in zip(titles, apart(titles, facts), strict=True)]
 
 
 def _distinguishing(facts: Sequence[Mapping[str, str]]) -> list[str]:
@@ -218,17 +268,12 @@ def title_of(groups: Sequence[Group]) -> str:
     parts = [f"{length} of {data}" if length and data else length or data]
     parts += [f"{common('weights')} weights" if common("weights") else "", common("mode")]
     parts[-1] += f" by {author(common('source'))}" if common("source") else ""
-    parts += [f"{processes} processes" if processes not in {"", "1"} else "", *_unusual(groups)]
-    return shown(f"{common('suite')}: {', '.join(part for part in parts if part)}")
-
-
-def _unusual(groups: Sequence[Group]) -> Iterator[str]:
-    """Yield the shared parameters that differ from the suite's defaults."""
+    parts += [f"{processes} processes" if processes not in {"", "1"} else ""]
     first = groups[0]
     usual = _usual(first.suite, first.number("suite_version"), first.model, first.params)
-    for name, value in sorted(shared_params(groups).items()):
-        if usual and usual.get(name) != value and name != "epochs":
-            yield f"{name}={value}"
+    unusual = {name: value for name, value in shared_params(groups).items() if usual.get(name) != value}
+    parts += [f"{name}={unusual[name]}" for name in sorted(unusual) if usual and name != "epochs"]
+    return shown(f"{common('suite')}: {', '.join(part for part in parts if part)}")
 
 
 def shared_params(groups: Sequence[Group]) -> dict[str, str]:
@@ -280,8 +325,17 @@ def marks_of(groups: Iterable[Group], what: str = "") -> list[str]:
 
 def caveats_of(groups: Sequence[Group]) -> tuple[str, ...]:
     """Return the caveats of figures that are computed from these groups."""
+    reasons = {id(group): (group.model, group.reason.split("; ") if group.reason else []) for group in groups}
+    # What all rows state is no difference between them.
+    shared = set.intersection(*(set(texts) for _, texts in reasons.values()))
+    models: dict[str, dict[str, None]] = defaultdict(dict)
+    for model, texts in reasons.values():
+        for text in texts:
+            if text not in shared:
+                models[text][model] = None
+    remarks = [f"{listed(names)}: {text}" for text, names in models.items()]
     contradicting = [f"{group.model}: {group.contradicting}" for group in groups if group.contradicting]
-    return *marks_of(groups, "runs "), *remarks_of(groups), *dict.fromkeys(contradicting)
+    return *marks_of(groups, "runs "), *remarks, *dict.fromkeys(contradicting)
 
 
 def marked(marks: Mapping[str, int], total: int, what: str = "") -> list[str]:
@@ -289,23 +343,11 @@ def marked(marks: Mapping[str, int], total: int, what: str = "") -> list[str]:
     return [f"{count} of {total} {what}{MARKED.get(mark, mark)}" for mark, count in sorted(marks.items())]
 
 
-def remarks_of(groups: Iterable[Group]) -> list[str]:
-    """Return the reasons in the rows of some of these groups but not of all, with the models."""
-    reasons = {id(group): (group.model, group.reason.split("; ") if group.reason else []) for group in groups}
-    shared = set.intersection(*(set(texts) for _, texts in reasons.values())) if reasons else set()
-    models: dict[str, dict[str, None]] = defaultdict(dict)
-    for model, texts in reasons.values():
-        for text in texts:
-            if text not in shared:
-                models[text][model] = None
-    return [f"{listed(names)}: {text}" for text, names in models.items()]
-
-
-def origin(groups: Sequence[Group]) -> str:
-    """Return the foot of a chart: measured or projected, runs, marks, torch, driver, batch and `place_of` sources."""
+def chart_foot(groups: Sequence[Group]) -> str:
+    """Return the foot of a chart: measured or projected, runs, marks, torch, driver, batch and sources."""
     trials = sorted({group.trials for group in groups})
     counts = str(trials[0]) if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
-    sources = dict.fromkeys(place_of(group.source) for group in groups if group.source)
+    sources = dict.fromkeys(without_commit(group.source) for group in groups if group.source)
     facts = [
         f"{' and '.join(dict.fromkeys(group.measured for group in groups))}, {counts} run{'s' * (trials[-1] > 1)} each"
     ]

@@ -1,13 +1,13 @@
-"""Published training speeds with their class of precision, and the data sheets of cards.
+"""Reads the published training speeds (public_speeds.csv) and the data sheets of cards (data_sheets.csv).
 
-The ranking, the site and `gpubench cards` read them here.
+The other modules of this folder and the site use them.
 """
 
 import csv
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -33,7 +33,7 @@ MAKER_WORDS = frozenset({"nvidia", "geforce", "tesla", "amd", "instinct"})
 OMITTED_WORDS = frozenset({"Blackwell", "Edition", "Generation", "with", "Design", "GPU", "VF"})
 """Words that `short_name` drops anywhere in a name. It drops MAKER_WORDS at the start.
 
-VF is a card in a virtual machine, whole: MI300X VF.
+VF in MI300X VF means a whole card in a virtual machine.
 """
 SECONDS = frozenset({"seconds"})
 """Units in which a smaller figure is faster."""
@@ -111,7 +111,7 @@ class FigureGroup:
 
 @dataclass(frozen=True)
 class Published:
-    """All figures: the used ones in groups, the others with the reason."""
+    """All figures: the used ones in groups, the others with the reason why they are not used."""
 
     figures: tuple[Figure, ...]
     groups: tuple[FigureGroup, ...]
@@ -133,7 +133,12 @@ def short_name(card: str) -> str:
 
 def read_figures() -> tuple[Figure, ...]:
     """Return all lines of public_speeds.csv."""
-    return tuple(_figure(line, row) for line, row in enumerate(_rows("public_speeds.csv"), start=2))
+    figures = []
+    for line, row in enumerate(_rows("public_speeds.csv"), start=2):
+        numbers = {"line": line, "year": int(row["year"]), "gpus": int(row["gpus"]), "figure": float(row["figure"])}
+        fields: dict[str, Any] = {**row, **numbers, "card": short_name(row["card"])}  # the columns are Figure's fields
+        figures.append(Figure(**fields))
+    return tuple(figures)
 
 
 def _rows(name: str) -> Iterator[dict[str, str]]:
@@ -141,19 +146,17 @@ def _rows(name: str) -> Iterator[dict[str, str]]:
     return csv.DictReader(text.splitlines())
 
 
-def _figure(line: int, row: dict[str, str]) -> Figure:
-    """Return the figure in a line of the file, whose columns are the fields of Figure."""
-    numbers = {"line": line, "year": int(row["year"]), "gpus": int(row["gpus"]), "figure": float(row["figure"])}
-    fields: dict[str, Any] = {**row, **numbers, "card": short_name(row["card"])}
-    return Figure(**fields)
-
-
 @cache
 def published() -> Published:
     """Return all figures; a figure is used if `reason_against` is empty and another card has its recipe."""
     figures = read_figures()
     reasons = {figure.line: reason_against(figure) for figure in figures}
-    groups = _groups_of([figure for figure in figures if not reasons[figure.line]])
+    members: dict[tuple[str, str, str, str, str, str, str], list[Figure]] = defaultdict(list)
+    for figure in figures:
+        if not reasons[figure.line]:
+            recipe = (figure.workload, figure.framework, figure.software, figure.family)
+            members[figure.card, figure.source, CLASS_OF[figure.precision], *recipe].append(figure)
+    groups = [FigureGroup(*facts, tuple(alike)) for facts, alike in members.items()]
     cards = defaultdict(set)
     for group in groups:
         cards[group.recipe].add(group.card)
@@ -172,14 +175,6 @@ def reason_against(figure: Figure) -> str:
     if figure.note.startswith("unused: "):
         return figure.note.removeprefix("unused: ").partition("; ")[0]
     return ""
-
-
-def _groups_of(figures: Sequence[Figure]) -> list[FigureGroup]:
-    members: dict[tuple[str, str, str, str, str, str, str], list[Figure]] = defaultdict(list)
-    for figure in figures:
-        recipe = (figure.workload, figure.framework, figure.software, figure.family)
-        members[figure.card, figure.source, CLASS_OF[figure.precision], *recipe].append(figure)
-    return [FigureGroup(*facts, tuple(alike)) for facts, alike in members.items()]
 
 
 def sources(published: Published) -> Iterator[tuple[str, str, list[Figure], list[tuple[Figure, str]]]]:

@@ -14,10 +14,8 @@ PREFIXES = ("", "rtx", "gtx", "radeon", "radeonrx", "intel")
 """Words that users leave out before a name."""
 MORE_WORDS = {"H100 80GB HBM3": "SXM SXM5"}
 """Words that users add to a card's name."""
-
-
 MOST_NAMED = 5
-"""Most names that an error lists."""
+"""Maximum number of names in an error message."""
 
 
 class UnknownCardError(UserError):

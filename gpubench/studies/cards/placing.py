@@ -1,7 +1,7 @@
-"""Compares trials of the reference suite with published figures. `gpubench run` and `gpubench doctor` use it.
+"""Compares rates of the suite `reference` with published figures. `gpubench run` and `gpubench doctor` call it.
 
-The anchor is timm's published figure of one card. The expected rate of another card is that figure times the ratio of
-the two cards.
+The anchor is timm's published rate of one card. The expected rate of another card is the anchor times the speed ratio
+of the two cards.
 """
 
 from collections.abc import Collection
@@ -69,9 +69,15 @@ def expected_rate(trials: pd.DataFrame) -> Estimate | None:
 
 
 def expected_of(card: str) -> SpeedRatio | None:
-    """Return the images/s that published figures predict for a card, with the 90% interval; None without figures."""
-    ratio = reference_ratio(card)
-    return ratio.scaled(anchor().speed) if ratio else None
+    """Return the images/s that published figures of convolutional models predict for a card, with the 90% interval.
+
+    None for a card without such figures in half precision.
+    """
+    groups = [group for group in published().groups if group.family == FAMILY]
+    if card not in measured_cards(groups)[KIND] or card not in data_sheets():
+        return None
+    base = anchor()
+    return Speeds(groups, KIND).ratio(card, base.card).scaled(base.speed)
 
 
 def _rows_of_study(rows: pd.DataFrame) -> pd.DataFrame:
@@ -97,14 +103,3 @@ def anchor() -> Figure:
         for figure in read_figures()
         if (figure.source, figure.workload, figure.framework) == ANCHOR and CLASS_OF[figure.precision] == KIND
     )
-
-
-def reference_ratio(card: str) -> SpeedRatio | None:
-    """Return the ratio of a card to the anchor's by published figures of convolutional models in half precision.
-
-    None for a card without any.
-    """
-    groups = [group for group in published().groups if group.family == FAMILY]
-    if card not in measured_cards(groups)[KIND] or card not in data_sheets():
-        return None
-    return Speeds(groups, KIND).ratio(card, anchor().card)

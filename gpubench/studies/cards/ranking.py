@@ -1,4 +1,4 @@
-"""The ranking of all cards: the table, the chart and the notes. `gpubench cards` and the site show it."""
+"""The ranking of all cards by published figures: its table, chart and notes. `gpubench cards` and the site show it."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,8 +8,8 @@ from gpubench.studies.cards import REFERENCE
 from gpubench.studies.cards.figures import CLASSES, TF32_NOTE, data_sheets, published
 from gpubench.studies.cards.options import DEFAULT_CLASSES
 from gpubench.studies.cards.ratio import SpeedRatio, measured_cards, published_speeds
-from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Column, Section, Table, Value
-from gpubench.studies.words import times
+from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Column, Section, Table, Value, table_of_lines
+from gpubench.studies.words import gain, times
 
 WELL_KNOWN = (
     "A100-SXM4-80GB", "H100 80GB HBM3", "B200", "L40S", "RTX 5090", "RTX 4090", "RTX 3090", "V100-SXM2-16GB",
@@ -91,40 +91,48 @@ def rank(
     return Ranking(tuple(lines), reference, tuple(classes), figures.total(), len({group.source for group in groups}))
 
 
-def answer(ranking: Ranking, lines: Sequence[RankedCard]) -> Answer:
-    """Return the headline, the table of these lines, the chart of the best known cards, and notes."""
-    title, charts = f"speed relative to {ranking.reference}", [chart(ranking, ranking.well_known(MOST_DRAWN))]
-    return answer_with(headline(ranking), title, [table(ranking, lines)], notes(ranking), charts=charts)
+def answer(ranking: Ranking, lines: Sequence[RankedCard], *, are_chosen: bool = False) -> Answer:
+    """Return the headline, the table of these lines, a chart and notes.
+
+    `are_chosen`: the user named these cards, so the headline and the chart are about them; else about the best known.
+    """
+    said = _fastest_of(ranking, lines) if are_chosen else headline(ranking)
+    drawn = chart(ranking, lines if are_chosen else ranking.well_known(MOST_DRAWN))
+    title = f"speed relative to {ranking.reference}"
+    return answer_with(said, title, [table(ranking, lines)], notes(ranking), charts=[drawn])
 
 
-def chosen(ranking: Ranking) -> Answer:
-    """Return the answer about a few cards relative to the reference: all of them are in the table and the chart."""
-    first = ranking.lines[0]
-    kind = ranking.classes[0]
+def _fastest_of(ranking: Ranking, lines: Sequence[RankedCard]) -> str:
+    first, kind = lines[0], ranking.classes[0]
+    said = f"The fastest of {len(lines)} cards in {CLASSES[kind]}: {first.card}"
+    if first.card == ranking.reference:
+        return f"{said}."
     ratio = first.ratios[kind]
-    said = f"The fastest of {len(ranking.lines)} cards in {CLASSES[kind]}: {first.card}"
-    if first.card != ranking.reference:
-        said += f", {times(ratio.value)} as fast as {ranking.reference} ({ratio.interval_text})"
-    title, charts = f"speed relative to {ranking.reference}", [chart(ranking, ranking.lines)]
-    return answer_with(f"{said}.", title, [table(ranking, ranking.lines)], notes(ranking), charts=charts)
+    return f"{said}, {times(ratio.value)} as fast as {ranking.reference} ({interval_text(ratio)})."
+
+
+def interval_text(ratio: SpeedRatio) -> str:
+    """Return `90% of workloads: 1.36 to 1.85`."""
+    return f"90% of workloads: {gain(ratio.low)} to {gain(ratio.high)}"
 
 
 def table(ranking: Ranking, lines: Sequence[RankedCard]) -> Table:
     """Return a line per card: its speed with the interval in the first class, and what it has and costs."""
     priced = any(line.dollars is not None for line in lines)
     first, *others = ranking.classes[:1] if priced else ranking.classes  # a second class and prices are too wide
-    columns = [Column("card"), Column(first, "ratio", "higher", level=90)]
-    columns += [Column(kind, "ratio", "higher") for kind in others]
-    columns += [Column("src"), Column("GiB", "GiB", places=0), Column("W", "W", places=0)]
-    columns += [Column("$/h", "dollars", places=2), Column("per $", "ratio", "higher")] if priced else []
     rows = []
     for line in lines:
         sheet, speed = data_sheets()[line.card], line.ratios[first]
-        values: list[Value] = [line.card, speed, *(line.ratios[kind].value for kind in others)]
-        values += [str(speed.sources) if line.is_measured else "-", sheet.memory_gb, sheet.watts]
-        values += [line.dollars, line.per_dollar.value if line.per_dollar else None] if priced else []
-        rows.append(tuple(values))
-    return Table(f"times as fast as {ranking.reference}", tuple(columns), tuple(rows))
+        row: dict[Column, Value] = {Column("card"): line.card, Column(first, "ratio", "higher", level=90): speed}
+        row |= {Column(kind, "ratio", "higher"): line.ratios[kind].value for kind in others}
+        row[Column("src")] = str(speed.sources) if line.is_measured else "-"
+        row[Column("GiB", "GiB", places=0)] = sheet.memory_gb
+        row[Column("W", "W", places=0)] = sheet.watts
+        if priced:
+            row[Column("$/h", "dollars", places=2)] = line.dollars
+            row[Column("per $", "ratio", "higher")] = line.per_dollar.value if line.per_dollar else None
+        rows.append(row)
+    return table_of_lines(f"times as fast as {ranking.reference}", rows)
 
 
 def answer_with(
@@ -149,7 +157,7 @@ def headline(ranking: Ranking) -> str:
     place = "first" if ranking.ranked[0] == best else "second"
     return (
         f"Of {len(ranking.ranked)} cards measured in {CLASSES[kind]}, {best.card} is {place}:"
-        f" {times(best.ratios[kind].value)} as fast as {ranking.reference} ({best.ratios[kind].interval_text}),"
+        f" {times(best.ratios[kind].value)} as fast as {ranking.reference} ({interval_text(best.ratios[kind])}),"
         f" by {ranking.figures:,} published figures of {ranking.sources} sources and by data sheets."
     )
 
@@ -167,7 +175,7 @@ def rank_sentence(ranking: Ranking, card: str) -> str:
         parts = [f"{card} is number {cards.index(card) + 1} of {len(cards)} measured cards in {CLASSES[first]}"]
     for kind, ratio in line.ratios.items() if card != ranking.reference else ():
         where = f" as fast as {ranking.reference}" if kind == first else f" in {CLASSES[kind]}"
-        parts.append(f"{times(ratio.value)}{where} ({ratio.interval_text})")
+        parts.append(f"{times(ratio.value)}{where} ({interval_text(ratio)})")
     return f"{', '.join(parts)}."
 
 
@@ -192,7 +200,11 @@ def chart(ranking: Ranking, lines: Sequence[RankedCard]) -> Bars:
     kind = ranking.classes[0]
     others = [line for line in lines if line.card != ranking.reference]
     best = min(others, key=lambda line: not line.is_measured, default=lines[0])  # the fastest, measured if any is
-    bars = [_bar(line, line.ratios[kind]) for line in lines]
+    bars = []
+    for line in lines:
+        ratio, note = line.ratios[kind], "" if line.is_measured else "estimated"
+        interval = (ratio.low, ratio.high) if ratio.low < ratio.high else None
+        bars.append(Bar(line.card, ratio.value, interval, note=note))
     return Bars(
         name=f"cards-{kind}",
         title=f"{best.card} trains {times(best.ratios[kind].value)} as fast as {ranking.reference} in {CLASSES[kind]}",
@@ -202,8 +214,3 @@ def chart(ranking: Ranking, lines: Sequence[RankedCard]) -> Bars:
         reference=1.0,
         foot=f"{ranking.figures:,} published figures from {ranking.sources} sources, and data sheets",
     )
-
-
-def _bar(line: RankedCard, ratio: SpeedRatio) -> Bar:
-    interval = (ratio.low, ratio.high) if ratio.low < ratio.high else None
-    return Bar(line.card, ratio.value, interval, note="" if line.is_measured else "estimated")

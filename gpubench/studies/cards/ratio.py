@@ -1,7 +1,7 @@
-"""The speed ratio of two cards, from published figures and data sheets, with the interval of 90% of workloads.
+"""Estimates the speed ratio of two cards from published figures and data sheets, with the interval of 90% of workloads.
 
-Each card has one speed, which fits all published figures and the data sheets best (`Speeds`): so `A / B` and `B / C`
-give `A / C`, in the ranking as for two cards.
+Each card has one speed, which fits all published figures and the data sheets best (`Speeds`): so the ratio
+A / C is the product of A / B and B / C.
 """
 
 import math
@@ -15,14 +15,14 @@ from gpubench.studies.cards.figures import CLASSES, FigureGroup, data_sheets, pu
 from gpubench.studies.section import Estimate
 
 TFLOPS_EXPONENT, BANDWIDTH_EXPONENT = 0.4, 0.5
-"""Exponents of peak TFLOP/s and of memory bandwidth in the speed of a card: without bias in the published figures.
+"""Exponents of peak TFLOP/s and of memory bandwidth in the speed of a card, fitted to the published figures.
 
-Their square roots make fast cards 8% too fast.
+With 0.5 for both, fast cards would be 8% too fast.
 """
 SHEET_WEIGHT = 2.0
-"""Weight of a card's data sheet, in sources. With 1 to 6 the errors are about the same."""
+"""A card's data sheet weighs as much as this many sources. From 1 to 6 the errors are about the same."""
 ROUNDS = 30
-"""Alternating means; more change nothing that is printed."""
+"""Iterations of the fit; more change nothing that is printed."""
 WORKLOADS_90, WORKLOADS_50 = 0.425, 0.117
 """Half-widths, in logarithms, of the intervals that contain 90% and half of the workloads, of cards that are equally
 fast. Intervals of cards with a log ratio r are 1 + |r| times as wide.
@@ -40,13 +40,6 @@ class SpeedRatio(Estimate):
     high: float
     sources: int = 0
     """Number of sources that measured both cards; 0: from data sheets alone."""
-
-    @property
-    def interval_text(self) -> str:
-        """Return `90% of workloads: 1.36 to 1.85`."""
-        from gpubench.studies.words import gain  # it imports pandas, which takes long
-
-        return f"90% of workloads: {gain(self.low)} to {gain(self.high)}"
 
     def scaled(self, factor: float) -> "SpeedRatio":
         """Return the ratio and its interval times a factor."""

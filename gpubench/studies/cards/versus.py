@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpubench.studies.cards.figures import CLASSES, SECONDS, TF32_NOTE, FigureGroup, published
-from gpubench.studies.cards.ranking import answer_with, chart, rank, rank_sentence
+from gpubench.studies.cards.figures import CLASSES, SECONDS, TF32_NOTE, published
+from gpubench.studies.cards.ranking import answer_with, chart, interval_text, rank, rank_sentence
 from gpubench.studies.cards.ratio import (
     WORKLOADS_50,
     Pair,
@@ -14,7 +14,7 @@ from gpubench.studies.cards.ratio import (
     pairs_of,
     published_speeds,
 )
-from gpubench.studies.section import Answer, Column, Table, Value
+from gpubench.studies.section import Answer, Column, Table, Value, table_of_lines
 from gpubench.studies.words import gain, listed, times
 
 REMARKS = ("modified memory", "vGPU", "max_lr")
@@ -39,11 +39,18 @@ def answer(
     pairs.sort(key=lambda pair: pair.ratio)
     first, ratio = next(iter(ratios.items()))
     headline = f"{card} trains {_span(ratio)} times as fast as {other} in {CLASSES[first]} (90% of workloads)."
-    half = " to ".join(map(gain, around(math.log(ratio.value), WORKLOADS_50)))
-    remarks = [f"Typically {times(ratio.value)}; half of the workloads: {half}."]
+    middle = " to ".join(map(gain, around(math.log(ratio.value), WORKLOADS_50)))
+    remarks = [f"Typically {times(ratio.value)}; half of the workloads: {middle}."]
     for kind in classes[1:]:
         remarks.append(f"{CLASSES[kind]}: {_span(ratios[kind])} times, typically {gain(ratios[kind].value)}.")
-    remarks += [*_evidence(ratios, pairs), *_missing(groups, cards, classes), *_worth(ratios, cards, dollars or {})]
+    remarks += _evidence(ratios, pairs)
+    measured = measured_cards(groups)
+    for name in cards:
+        lost = [CLASSES[kind] for kind in classes if name not in measured[kind]]
+        if lost:
+            from_sheet = "estimated from peak TFLOP/s and memory bandwidth"
+            remarks.append(f"{name}: no figure in {listed(lost)} in our data; {from_sheet}.")
+    remarks += _per_dollar(ratio, CLASSES[first], cards, dollars or {})
     remarks += [TF32_NOTE] if "fp32" in ratios else []
     title = f"{card} / {other}"
     tables = [Table("answer", (Column("class"), Column(title, "ratio", "higher", level=90)), tuple(ratios.items()))]
@@ -75,24 +82,16 @@ def _evidence(ratios: Mapping[str, SpeedRatio], pairs: Sequence[Pair]) -> Iterat
             yield f"Outside of the interval: {len(outside)} of {len(alike)} ratios ({names})."
 
 
-def _missing(groups: Sequence[FigureGroup], cards: Sequence[str], classes: Sequence[str]) -> Iterator[str]:
-    """Yield which cards have no figure in a class."""
-    measured = measured_cards(groups)
-    for card in cards:
-        lost = [CLASSES[kind] for kind in classes if card not in measured[kind]]
-        if lost:
-            yield f"{card}: no figure in {listed(lost)} in our data; estimated from peak TFLOP/s and memory bandwidth."
-
-
-def _worth(ratios: Mapping[str, SpeedRatio], cards: tuple[str, str], dollars: Mapping[str, float]) -> Iterator[str]:
+def _per_dollar(
+    ratio: SpeedRatio, class_name: str, cards: tuple[str, str], dollars: Mapping[str, float]
+) -> Iterator[str]:
     """Yield the ratio per dollar, or which card has no price."""
     card, other = cards
     if card in dollars and other in dollars:
-        kind, ratio = next(iter(ratios.items()))
         value = ratio.scaled(dollars[other] / dollars[card])
         yield (
             f"At {dollars[card]:.3g} and {dollars[other]:.3g} dollars an hour {card} trains {times(value.value)} as"
-            f" much for a dollar in {CLASSES[kind]} ({value.interval_text})."
+            f" much for a dollar in {class_name} ({interval_text(value)})."
         )
     elif dollars:
         yield f"{listed(sorted({*cards} - {*dollars}))} has no price, so no speed per dollar."
@@ -100,25 +99,21 @@ def _worth(ratios: Mapping[str, SpeedRatio], cards: tuple[str, str], dollars: Ma
 
 def pair_table(pairs: Sequence[Pair], card: str, other: str) -> Table:
     """Return a line for each pair, in the order of `pairs`."""
-    columns = (
-        Column("workload"),
-        Column("class"),
-        Column("ratio", "ratio", "higher", places=2),
-        Column(card, "x"),
-        Column(other, "x"),
-        Column("source", note=True),
-        Column("unit", detail=True),
-        Column("files", detail=True),
-    )
-    lines: list[tuple[Value, ...]] = []
+    lines: list[dict[Column, Value]] = []
     for pair in pairs:
         one, two = pair.one.figures[0], pair.other.figures[0]
-        files = " and ".join(dict.fromkeys((one.file, two.file)))
-        source = "; ".join([f"{one.source}@{one.commit}, {one.framework}", *_remarks(pair)])
-        figures = (pair.one.figure, pair.other.figure)
-        workload = f"{one.workload}, seconds" if one.unit in SECONDS else one.workload
-        lines.append((workload, pair.one.kind, pair.ratio, *figures, source, one.unit, files))
-    return Table("measured on both", columns, tuple(lines))
+        line: dict[Column, Value] = {
+            Column("workload"): f"{one.workload}, seconds" if one.unit in SECONDS else one.workload,
+            Column("class"): pair.one.kind,
+            Column("ratio", "ratio", "higher", places=2): pair.ratio,
+            Column(card, "x"): pair.one.figure,
+            Column(other, "x"): pair.other.figure,
+            Column("source", note=True): "; ".join([f"{one.source}@{one.commit}, {one.framework}", *_remarks(pair)]),
+            Column("unit", detail=True): one.unit,
+            Column("files", detail=True): " and ".join(dict.fromkeys((one.file, two.file))),
+        }
+        lines.append(line)
+    return table_of_lines("measured on both", lines)
 
 
 def _remarks(pair: Pair) -> Iterator[str]:
@@ -146,26 +141,22 @@ def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
     measured = measured_cards(published().groups)
     classes = [kind for kind in classes if card in measured[kind]] or classes
     ranking = rank(reference, classes)
-    columns = (
-        Column("workload"),
-        Column("class"),
-        Column("precision"),
-        Column("figure", "x"),
-        Column("unit"),
-        Column("line of public_speeds.csv", "count", detail=True),
-        Column("file", note=True),
-    )
     used = [
         (group.kind, figure)
         for group in published().groups
         if group.card == card and group.kind in classes
         for figure in group.figures
     ]
-    lines = [
-        (
-            *(figure.workload, kind, figure.precision, figure.figure, figure.unit, figure.line),
-            ", ".join(filter(None, (figure.where, figure.note))),
-        )
+    lines: list[dict[Column, Value]] = [
+        {
+            Column("workload"): figure.workload,
+            Column("class"): kind,
+            Column("precision"): figure.precision,
+            Column("figure", "x"): figure.figure,
+            Column("unit"): figure.unit,
+            Column("line of public_speeds.csv", "count", detail=True): figure.line,
+            Column("file", note=True): ", ".join(filter(None, (figure.where, figure.note))),
+        }
         for kind, figure in used
     ]
     left_out = [
@@ -177,5 +168,5 @@ def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
     count = f"{len(used)} figure{'s' * (len(used) != 1)} of {sources} source{'s' * (sources != 1)}."
     if not used:
         count = "No figure of it is in our data: estimated from peak TFLOP/s and memory bandwidth."
-    tables = [Table("figures", columns, tuple(lines))] if lines else []
+    tables = [table_of_lines("figures", lines)] if lines else []
     return answer_with(f"{rank_sentence(ranking, card)} {count}", card, tables, left_out=left_out)

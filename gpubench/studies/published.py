@@ -1,0 +1,188 @@
+"""Long trainings: accuracy by epoch, hours by image size, and a published run beside those that its authors name.
+
+Most of the rows are published; the first two also show trainings that gpubench ran. `answer` calls it.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gpubench.analysis.compare import Compared
+from gpubench.analysis.groups import Group, dicts_of, short
+from gpubench.analysis.scaling import PLAUSIBLE_SECONDS, cases_of
+from gpubench.rows.params import params_of
+from gpubench.rows.table import Epoch, epochs_in, hours_by_size, stages_in, table_of
+from gpubench.studies import words
+from gpubench.studies.cases import known
+from gpubench.studies.section import Column, Result, Section, Table, Value, table_of_lines
+from gpubench.suite.trial import TRAINED
+
+Row = Mapping[str, Any]
+
+
+def epoch_sections(compared: Compared) -> Iterator[Section]:
+    """Yield the accuracy of each epoch, a section per suite; only for the metric seconds."""
+    by_suite: dict[str, list[tuple[Group, list[Epoch]]]] = defaultdict(list)
+    for workload in compared.workloads if compared.is_usual else []:
+        for group in workload.cases:
+            epochs = epochs_in(group.row["table"])
+            has_accuracy = any(epoch.top1 is not None or epoch.top5 is not None for epoch in epochs)
+            if group.status in TRAINED and len(epochs) > 1 and has_accuracy:
+                by_suite[group.suite].append((group, epochs))
+    for suite, trainings in by_suite.items():
+        results = tuple(_best_epoch(group, epochs) for group, epochs in trainings)
+        names = Counter[str]()
+        tables = []
+        for group, epochs in trainings:
+            name = f"epochs of {group.model}, {group.precision}, {_where(group)}"
+            names[name] += 1
+            tables.append(_epoch_table(f"{name} ({names[name]})" if names[name] > 1 else name, epochs))
+        cases = words.behind(group for group, _ in trainings)
+        yield Section("epochs", suite, f"{suite}: accuracy by epoch", results, tuple(tables), cases=cases)
+
+
+def _best_epoch(group: Group, epochs: Sequence[Epoch]) -> Result:
+    """Return the best top-5 accuracy, or the best top-1 if no epoch has the other, and when it was reached."""
+    top5 = [(epoch.top5, epoch) for epoch in epochs if epoch.top5 is not None]
+    top1 = [(epoch.top1, epoch) for epoch in epochs if epoch.top1 is not None]
+    share, epoch = max(top5 or top1, key=lambda pair: pair[0])
+    name, when = "top-5" if top5 else "top-1", f"after epoch {epoch.number}, {words.time(3600 * epoch.hours)},"
+    said = f"{group.model} has {share:.1%} {name} {when} on {_where(group)}"
+    subject = f"{name} {when} {group.model} on {_where(group)}"
+    return words.result_of([group], "epochs", subject, share, said, origin=group.precision, figure=f"{share:.1%}")
+
+
+def _where(group: Group) -> str:
+    many = f"{group.processes:.0f} x " if group.processes > 1 else ""
+    return f"{many}{words.name(group.label)}"
+
+
+def _epoch_table(name: str, epochs: Sequence[Epoch]) -> Table:
+    lines: list[dict[Column, Value]] = [
+        {
+            Column("epoch", "count"): epoch.number,
+            Column("hours", "h", places=4): epoch.hours,
+            Column("top-1", "share", "higher", places=2): epoch.top1,
+            Column("top-5", "share", "higher", places=2): epoch.top5,
+            Column("pixels", "count"): epoch.size,
+        }
+        for epoch in epochs
+    ]
+    return table_of_lines(name, lines)
+
+
+def stage_sections(compared: Compared) -> Iterator[Section]:
+    """Yield the hours of each image size, a section per workload with trainings on several; only for seconds."""
+    for workload in compared.workloads if compared.metric.name == "seconds" else []:
+        tables = [(group, stages_in(str(group.row["table"]))) for group in workload.groups]
+        trainings = [(group, hours_by_size(table)) for group, table in tables if table is not None]
+        results = tuple(_stages(group, stages) for group, stages in trainings if len(stages) > 1)
+        if results:
+            cases = words.behind(group for group, _ in trainings)
+            yield words.section_of(workload.groups, "stages", "; hours by stage", results, cases=cases)
+
+
+def _stages(group: Group, stages: Sequence[tuple[int, float]]) -> Result:
+    """Return the time of a training, and how much of it each image size took."""
+    whole, where = group.median, _where(group)
+    parts = ", ".join(f"{words.time(3600 * hours, whole)} at {size} px" for size, hours in stages)
+    said = f"{group.model} in {group.precision} takes {words.time(whole)} on {where}: {parts}"
+    about = {"origin": f"{group.precision}, {len(stages)} image sizes", "figure": words.time(whole)}
+    return words.result_of([group], "stages", f"{group.model} on {where}", whole / 3600, said, **about)
+
+
+def published_sections(compared: Compared) -> Iterator[Section]:
+    """Yield a section for each publication: its runs beside those that its authors compare them with; only for seconds.
+
+    A publication is the rows of one `session` that name this study. Its authors' rows have the source of the first row.
+    The other rows are from other machines, so no result has a verdict.
+    """
+    if not compared.is_usual:
+        return
+    rows = compared.frame[(compared.frame["mode"] == "published") & (compared.frame["status"] == "ok")]
+    rows = rows[rows["studies"].isin([text for text in rows["studies"].unique() if "published" in str(text).split()])]
+    for (suite, _), publication in rows.groupby(["suite", "session"], sort=False):
+        lines, cases = dicts_of(publication), cases_of(publication)
+        title = f"{suite}: {words.author(lines[0]['source'])} beside other published runs"
+        results = (*_against_others(lines, cases), *_stated_gains(lines, cases))
+        yield Section("published", str(suite), title, results, (_table(lines),), cases=cases)
+
+
+def _against_others(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
+    """Compare each run of others with the authors' run of the same model, or else with their fastest."""
+    timed = [line for line in lines if PLAUSIBLE_SECONDS[0] <= line["seconds"] <= PLAUSIBLE_SECONDS[1]]
+    authors = [line for line in timed if line["source"] == lines[0]["source"]]
+    for other in timed:
+        same_model = [line for line in authors if line["model"] == other["model"]] or authors
+        if other in authors or not same_model:
+            continue
+        best = min(same_model, key=lambda line: float(line["seconds"]))
+        gain = other["seconds"] / best["seconds"]
+        baseline = _machines(other) if best["model"] == other["model"] else f"{other['model']} on {_machines(other)}"
+        accuracies = [_accuracy(line) for line in (best, other)]
+        said = (
+            f"{best['model']} takes {words.time(best['seconds'])} on {words.name(_machines(best))} against"
+            f" {words.time(other['seconds'])} of {words.author(other['source'])} on {words.name(baseline)}:"
+            f" {words.times(gain)} as fast"
+        )
+        more = {"origin": " against ".join(accuracies) if all(accuracies) else "", "trials": (1, 1)}
+        facts = {"other": words.author(other["source"])}
+        yield _result(best, cases, _machines(best), baseline, gain, said, verdict="one run", facts=facts, **more)
+
+
+def _stated_gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
+    """Yield speedups that were published without times, from tables with `what`, `times` and `baseline`."""
+    for line in lines:
+        for stated in table_of(line["table"]):
+            try:
+                what, baseline = (words.name(str(stated[name])) for name in ("what", "baseline"))
+                gain = float(stated["times"])
+            except (KeyError, TypeError, ValueError):
+                continue
+            if 0 < gain < PLAUSIBLE_SECONDS[1]:
+                model, place = str(line["model"]), _machines(line)
+                said = f"{model} on {place} is up to {words.times(gain)} as fast with {what} as with {baseline}"
+                more = {"place": place, "caveats": ("published without times",)}
+                yield _result(line, cases, f"{model} with {what}", baseline, gain, said, **more)
+
+
+def _result(
+    line: Row, cases: frozenset[int], subject: str, baseline: str, gain: float, said: str, **more: Any
+) -> Result:
+    """Return a result of the authors' run in `line`; `more` are further fields of it."""
+    fields: dict[str, Any] = {"models": (str(line["model"]),), "cases": cases, "source": words.author(line["source"])}
+    return Result("published", str(line["suite"]), subject, gain, said, baseline, **fields, **more)
+
+
+def _table(lines: Sequence[Row]) -> Table:
+    return table_of_lines(
+        "published", [_table_line(line) for line in lines if line["seconds"] > 0 or line["accuracy"] > 0]
+    )
+
+
+def _table_line(line: Row) -> dict[Column, Value]:
+    stated = params_of(line["params"]).get("global_batch", "")
+    images = float(stated) if stated.isdecimal() else float(line["batch_size"] * line["processes"])
+    return {
+        Column("model"): str(line["model"]),
+        Column("machines"): _machines(line),
+        Column("by"): words.author(line["source"]),
+        Column("minutes", "min", "lower"): known(line["seconds"] / 60),
+        Column("accuracy", "share", "higher"): known(line["accuracy"]),
+        Column("top-5", "share", "higher"): known(line["top5"]),
+        Column("images per step", "count"): known(images),
+        Column("epochs", "count"): known(line["epochs"]),
+        Column("dollars", "dollars", "lower"): known(line["dollars"]),
+        Column("notes", note=True): str(line["reason"]),
+    }
+
+
+def _machines(line: Row) -> str:
+    """Return the count and card, as `2,048 x Tesla P40`."""
+    many = f"{line['processes']:,.0f} x " if line["processes"] > 1 else ""
+    return f"{many}{short(str(line['card']))}"
+
+
+def _accuracy(line: Row) -> str:
+    share, name = (line["accuracy"], "") if line["accuracy"] > 0 else (line["top5"], " top-5")
+    return f"{share:.1%}{name}" if share > 0 else ""
