@@ -11,10 +11,11 @@ import sys
 import time
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
-from functools import cache
+from functools import cache, partial
 
 from gpubench.runner.process import Outcome
-from gpubench.worker import tasks
+from gpubench.training.clock.clock import Clock
+from gpubench.worker import run_trial, tasks
 
 
 def run_inside(
@@ -57,7 +58,7 @@ def run_inside(
 
 
 def skip_sleep(monkeypatch):
-    """From now on `time.sleep` returns at once, and the clocks say that it did not."""
+    """From now on `time.sleep` returns at once, and the clocks say that it did not: the clock of trials, too."""
     slept = 0.0
 
     def sleep(seconds):
@@ -68,6 +69,7 @@ def skip_sleep(monkeypatch):
         real = getattr(time, name)
         monkeypatch.setattr(time, name, lambda real=real: real() + slept)
     monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(run_trial, "Clock", partial(Clock, now=time.perf_counter))
 
 
 @cache

@@ -11,7 +11,6 @@ from gpubench.analysis.compare import Question, compare
 from gpubench.analysis.groups import link_of
 from gpubench.rows import write as records
 from gpubench.rows.column import Role
-from gpubench.rows.row import ABOUT
 
 SECONDS = [100.0, 101.0, 102.0, 103.0, 104.0, 105.0]
 TOGETHER = {"processes": 8, "nodes": 1, "backend": "nccl", "interconnect": "NVLink, 18 links a card"}
@@ -107,10 +106,6 @@ def test_what_is_unknown_or_only_told_by_nccl_is_no_difference(tmp_path, changes
 )
 def test_the_link_without_what_varies_between_runs(text, link):
     assert link_of(text) == link
-
-
-def test_every_column_has_a_role():
-    assert {about.role for about in ABOUT.values()} == set(Role)
 
 
 def test_machines_follow_the_number_of_processes_and_another_link_is_a_note(tmp_path):

@@ -97,17 +97,11 @@ def search(card, *, cap=None, known=False):
     return found.batch, found.capped, card.asked
 
 
-def test_the_largest_is_doubled_to_halved_and_the_next_two_are_tried():
+def test_which_batches_are_tried():
     assert search(Card(2000)) == (96, False, [8, 16, 32, 64, 128, 96, 112, 104, 120])
-
-
-def test_a_known_memory_is_aimed_at():
-    """Of 1000 that fit: 16 + 0.97 x 9840 / 10 is 970, so 968; from there 968 + 0.97 x 320 / 10 is 999, so 992, which is
-    less than a 32nd below what does not fit."""
+    # Of 1000 that fit: 16 + 0.97 x 9840 / 10 is 970, so 968; from there 968 + 0.97 x 320 / 10 is 999, so 992, which is
+    # less than a 32nd below what does not fit.
     assert search(Card(11_000), known=True) == (992, False, [8, 16, 968, 992])
-
-
-def test_nothing_above_the_cap_is_tried():
     assert search(Card(10**6, holes={104}), cap=110) == (96, False, [8, 16, 32, 64, 104, 80, 88, 96])
     assert search(Card(10**6), cap=8) == (8, True, [8])
     assert search(Card(10**6), cap=15) == (8, True, [8])

@@ -25,29 +25,21 @@ from gpubench.suite.suite import COMMON_PARAMS
 invoke = CliRunner().invoke
 
 
+SIZES = {"11GiB": 11 * 2**30, "2GB": 2 * 10**9, "500 MiB": 500 * 2**20, "1.5kb": 1500}
+NO_SIZES = ("", "many", "11 apples", "-1GB", "0", "10", "64", "nanGB", "infGB", "GiB")
+DURATIONS = {"90s": 90, "10m": 600, "1h30m": 5400, "45": 45, "1.5s": 1.5}
+NO_DURATIONS = ("", "soon", "-5s", "0s", "5x", "1d")
+
+
 @pytest.mark.parametrize(
-    ("text", "size"),
-    [("11GiB", 11 * 2**30), ("2GB", 2 * 10**9), ("500 MiB", 500 * 2**20), ("1.5kb", 1500)],
+    ("parse", "good", "bad", "option"),
+    [(parse_size, SIZES, NO_SIZES, "--memory-limit"), (parse_duration, DURATIONS, NO_DURATIONS, "--time-limit")],
 )
-def test_sizes(text, size):
-    assert parse_size(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "many", "11 apples", "-1GB", "0", "10", "64", "nanGB", "infGB", "GiB"])
-def test_bad_sizes(text):
-    with pytest.raises(UserError, match="--memory-limit"):
-        parse_size(text)
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1h30m", 5400), ("45", 45), ("1.5s", 1.5)])
-def test_durations(text, seconds):
-    assert parse_duration(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "soon", "-5s", "0s", "5x", "1d"])
-def test_bad_durations(text):
-    with pytest.raises(UserError, match="--time-limit"):
-        parse_duration(text)
+def test_sizes_and_durations(parse, good, bad, option):
+    assert {text: parse(text) for text in good} == good
+    for text in bad:
+        with pytest.raises(UserError, match=option):
+            parse(text)
 
 
 @pytest.mark.parametrize(
@@ -199,34 +191,3 @@ def test_output_that_finds_no_space_is_one_line():
             [sys.executable, "-m", "gpubench", "columns"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert (done.returncode, len(done.stderr.splitlines())) == (4, 1)
-
-
-EMPTY = """
-import typer
-app = typer.Typer()
-@app.command()
-def one() -> None: "One."
-@app.command()
-def two() -> None: "Two."
-app()
-"""
-
-
-def test_help_loads_what_an_empty_app_loads_and_its_own(tmp_path):
-    """So it starts as fast."""
-    (tmp_path / "empty.py").write_text(EMPTY)
-    loaded = []
-    for how in (f"runpy.run_path({str(tmp_path / 'empty.py')!r})", "runpy.run_module('gpubench', run_name='__main__')"):
-        script = f"""
-import runpy, sys
-sys.argv = ["app", "--help"]
-try:
-    {how}
-except SystemExit:
-    print(*{{name.partition(".")[0] for name in sys.modules}}, file=sys.stderr)
-"""
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-        assert "Usage" in done.stdout
-        loaded.append({name for name in done.stderr.split() if name not in sys.stdlib_module_names})
-    empty, ours = loaded
-    assert ours - empty <= {"gpubench"}

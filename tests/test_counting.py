@@ -16,14 +16,19 @@ def work_of(step):
     return work
 
 
-def test_a_linear_layer_forward_and_backward():
+def test_flops_are_those_of_a_linear_layer_and_of_torchs_count():
     layer, x = nn.Linear(32, 16, bias=False), torch.randn(8, 32)
     work = work_of(lambda: layer(x).sum().backward())
     assert work.flops == 2 * (2 * 8 * 32 * 16)  # the product, and the weight's gradient; x needs none
     assert work.odd_flops == 0
+    with torch.device("meta"):
+        network, images = resnet18(), torch.randn(2, 3, 32, 32)
+    with FlopCounterMode(display=False) as torchs:
+        network(images).sum().backward()
+    assert work_of(lambda: network(images).sum().backward()).flops == torchs.get_total_flops()
 
 
-def test_bytes_are_operands_and_results():
+def test_bytes_and_calls_leave_out_views():
     a, b = torch.randn(1000), torch.randn(1000)
     assert work_of(lambda: a + b).bytes == 3 * 4000
     assert work_of(lambda: a.add_(b)).bytes == 3 * 4000
@@ -31,16 +36,10 @@ def test_bytes_are_operands_and_results():
     assert work_of(lambda: torch.empty(1000)).bytes == 0
     expanded = torch.randn(1).expand(1000)
     assert work_of(lambda: a + expanded).bytes == 2 * 4000 + 4
-
-
-def test_an_embedding_reads_only_the_rows_it_takes():
     table, rows = nn.Embedding(100_000, 8), torch.tensor([1, 2])
     with torch.no_grad():
         work = work_of(lambda: table(rows))
     assert work.bytes == 2 * 8 + 2 * (2 * 8 * 4)
-
-
-def test_calls_leave_out_views():
     a = torch.randn(4, 4)
     assert work_of(lambda: (a.t().view(-1) if False else a.t() + 1) * 2).calls == 2
 
@@ -62,11 +61,3 @@ def test_a_network_that_no_formula_covers_has_no_count_rather_than_half_of_one()
         head(network(x)[0])
     assert work.flops in {None, torchs.get_total_flops()}
     assert bool(work.unseen) == (work.flops is None)
-
-
-def test_the_count_is_torchs():
-    with torch.device("meta"):
-        network, images = resnet18(), torch.randn(2, 3, 32, 32)
-    with FlopCounterMode(display=False) as torchs:
-        network(images).sum().backward()
-    assert work_of(lambda: network(images).sum().backward()).flops == torchs.get_total_flops()

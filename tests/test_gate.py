@@ -144,10 +144,14 @@ def test_a_ratio_that_may_not_be_judged_decides_nothing(verdict, slow, quick):
     assert gated(compared(0.6, 0.7, 0.8, verdict))[0] == quick
 
 
-def test_without_an_interval_nothing_is_decided_whatever_the_verdict():
+def test_without_an_interval_a_baseline_or_the_axis_nothing_is_decided():
     assert gated(compared(None, 0.5, None, "faster"))[0] == 3
     assert gated(compared(None, 2.0, None, "slower"))[0] == 3
     assert gated(compared(0.4, 0.5, None, "faster"))[0] == 3
+    other = compared(1.2, 1.3, 1.4, axis="card", model="n", base=group(model="n", precision="tf32"))
+    assert gated(compared(0.8, 0.9, 0.95), other)[0] == 0
+    assert gated(other, more=[group()]) == (3, ["nothing is compared with fp32"])
+    assert gated(compared(0.8, 0.9, 0.95), baseline=None) == (3, ["nothing is compared with "])
 
 
 def test_the_order_of_what_is_said_and_which_of_it_decides():
@@ -179,16 +183,6 @@ def test_the_order_of_what_is_said_and_which_of_it_decides():
     assert gated(good, open_)[0] == 3
     assert gated(good, more=[alone]) == (3, ["resnet p fp32: only fp32 has it"])
     assert gated(good, good) == (0, ["no case is 5% slower than fp32: all 2 intervals end below"])
-
-
-def test_a_slow_case_on_another_axis_is_another_question():
-    other = compared(1.2, 1.3, 1.4, axis="card", model="n", base=group(model="n", precision="tf32"))
-    assert gated(compared(0.8, 0.9, 0.95), other)[0] == 0
-    assert gated(other, more=[group()]) == (3, ["nothing is compared with fp32"])
-
-
-def test_without_a_baseline_nothing_is_compared():
-    assert gated(compared(0.8, 0.9, 0.95), baseline=None) == (3, ["nothing is compared with "])
 
 
 def test_two_sessions_that_differ_by_what_days_differ_are_undecided(tmp_path):

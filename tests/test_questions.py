@@ -59,7 +59,7 @@ def medians(path, metric, prices=None):
     return {key: result.metric.shown(cell.median) for key, cell in cells.items()}
 
 
-def test_each_metric_in_its_own_unit(path, prices):
+def test_each_metric_in_its_own_unit_and_words(path, prices):
     assert medians(path, "rate")[("GTX 1080 Ti", "fp32")] == 250
     assert medians(path, "memory")[("RTX 2080 Ti", "fp32")] == 2
     cost = medians(path, "cost", prices)
@@ -67,26 +67,12 @@ def test_each_metric_in_its_own_unit(path, prices):
     assert cost[("GTX 1080 Ti", "fp32")] == pytest.approx(0.1 * 200 / 3600, rel=1e-3)
     assert medians(path, "value", prices)[("GTX 1080 Ti", "fp32")] == pytest.approx(250 * 36000, rel=1e-6)
     assert medians(path, "batch")[("GTX 1080 Ti", "fp32")] == 64
-
-
-def test_a_result_about_money_says_so(path, prices):
     (card, *_) = answer([path], Question(metric="cost", prices=prices)).results
     assert lacking(card.said, "GTX 1080 Ti", "1.80", "RTX 2080 Ti", "fp32", "dollars/run") == []
-
-
-def test_the_worst_card_per_dollar_is_the_baseline(path, prices):
     result = compare([path], Question(metric="value", prices=prices, by="card"))
     (comparison,) = [c for c in result.comparisons if c.axis == "card"]
     assert comparison.other_name == "RTX 2080 Ti"
     assert comparison.ratio.inverse.value == pytest.approx(0.36 / 0.1 / 2, rel=1e-3)
-
-
-def test_a_rate_is_faster_where_it_is_higher(tmp_path):
-    path = tmp_path / "rows.csv"
-    fast = [row(trial=n, samples_per_second=v * 3, precision="fp16") for n, v in enumerate(FAST)]
-    records.append(path, [*[row(trial=n, samples_per_second=v) for n, v in enumerate(FAST)], *fast])
-    (comparison,) = compare([path], Question(metric="rate")).comparisons
-    assert comparison.verdict == "faster"
 
 
 FULL = [0.900, 0.902, 0.898, 0.901, 0.899, 0.900]
@@ -124,10 +110,14 @@ def test_what_may_not_be_judged_in_seconds_may_not_in_accuracy(tmp_path, changes
     assert any("+0.10 points" in note for note in comparison.notes)
 
 
-def test_an_accuracy_that_is_worse_on_one_specimen_need_not_be_on_its_card(tmp_path):
+def test_who_is_the_most_accurate(tmp_path):
     records.append(tmp_path / "a.csv", [*accurate(FULL), *accurate([v - 0.02 for v in FULL], **OTHER)])
     (comparison,) = compare([tmp_path / "a.csv"], Question(metric="accuracy")).comparisons
     assert (comparison.subject_name, comparison.verdict) == ("GTX 1080 Ti", "one specimen")
+    path = tmp_path / "rows.csv"
+    records.append(path, [*accurate([0.94, 0.95]), row(trial=2, accuracy=0.5, status="goal_missed")])
+    (workload,) = compare([path], Question(metric="accuracy")).workloads
+    assert [cell.trials for cell in workload.groups] == [3]
 
 
 def test_holm_is_over_all_accuracies(tmp_path):
@@ -171,13 +161,6 @@ def test_accuracy_is_no_gate(tmp_path):
     done = CliRunner().invoke(app, [*line, "--fail-on-slower", "5%"])
     assert done.exit_code == 2
     assert lacking(done.output, "--fail-on-slower", "accuracy") == []
-
-
-def test_a_run_that_missed_its_goal_counts_with_its_accuracy(tmp_path):
-    path = tmp_path / "rows.csv"
-    records.append(path, [*accurate([0.94, 0.95]), row(trial=2, accuracy=0.5, status="goal_missed")])
-    (workload,) = compare([path], Question(metric="accuracy")).workloads
-    assert [cell.trials for cell in workload.groups] == [3]
 
 
 def goals(reached, missed, **changes):
@@ -244,15 +227,12 @@ def test_a_gain_is_above_1_where_the_subject_is_better(tmp_path, metric, gain):
     assert (result["subject"], result["baseline"], result["value"]) == ("fp16", "fp32", expected)
 
 
-def test_filters(path):
+def test_filters_and_two_columns_at_once(path):
     only = compare([path], Question(where=("precision=fp32", "card!=NVIDIA GeForce GTX 1080 Ti")))
     assert [(c.label, c.precision) for g in only.workloads for c in g.groups] == [("RTX 2080 Ti", "fp32")]
     assert compare([path], Question(where=("batch_size=64",))).comparisons
     called = compare([path], Question(where=("precision=fp32", "card!=gtx 1080 ti")))
     assert [(c.label, c.precision) for g in called.workloads for c in g.groups] == [("RTX 2080 Ti", "fp32")]
-
-
-def test_two_columns_at_once(path):
     axes = {c.axis for c in compare([path], Question(by="precision,card")).comparisons}
     assert axes == {"card", "precision"}
 

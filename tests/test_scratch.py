@@ -37,7 +37,7 @@ import time
 from gpubench.runner import scratch
 with scratch.folder() as folder:
     print(folder, flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 

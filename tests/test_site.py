@@ -20,6 +20,7 @@ from gpubench.show.site.addresses import addresses, source_link
 from gpubench.studies.cards.figures import published
 from gpubench.studies.ranked_cases import NO_ROWS, SiteRow, ranks_of
 
+pytestmark = pytest.mark.usefixtures("few_cards")
 ROOT = Path(__file__).parents[1]
 LARGEST = 500_000
 ATTACK = ATTACK_WITH_NUL.replace("\0", "")
@@ -69,11 +70,7 @@ def leads_nowhere(pages, folder):
     return wrong
 
 
-def test_every_link_leads_somewhere(site, folder):
-    assert leads_nowhere(site, folder) == []
-
-
-def test_no_page_asks_anything_of_a_network_and_none_is_large(site, folder):
+def test_no_page_is_large_or_asks_anything_of_a_network_and_every_link_leads_somewhere(site, folder):
     for name, page in site.items():
         text = (folder / name).read_text()
         assert len(text.encode()) < LARGEST, name
@@ -83,6 +80,7 @@ def test_no_page_asks_anything_of_a_network_and_none_is_large(site, folder):
         (policy,) = (each["content"] for each in page.all("meta") if each.get("http-equiv"))
         assert policy.startswith("default-src 'none'; connect-src 'self'; script-src 'sha256-")
         assert policy.endswith("; base-uri 'none'; form-action 'none'")
+    assert leads_nowhere(site, folder) == []
 
 
 def test_the_page_of_a_card_has_its_neighbours_in_a_chart_and_as_links(site):
@@ -237,10 +235,8 @@ def test_no_text_of_a_row_is_markup_and_no_link_leaves_for_anything_but_https(tm
     [
         ("github.com/a/b-c@23754c19", "https://github.com/a/b-c/tree/23754c19"),
         ("github.com/a/b@f79e8b89, README and x.ipynb", "https://github.com/a/b/tree/f79e8b89"),
-        ("www.fast.ai/posts/2018-08-10-x.html", "https://www.fast.ai/posts/2018-08-10-x.html"),
         ("http://x.example/y z", "https://x.example/y"),
         ("fast.ai, DAWNBench entry of April 2018", ""),
-        ("Jia and others 2018, arXiv 1807.11205", ""),
         ("javascript:alert(1)//x.example/y", ""),
         ("user@x.example/y", ""),
         ("", ""),
@@ -250,7 +246,7 @@ def test_a_source_is_a_link_where_it_begins_with_a_place_on_the_web(source, link
     assert source_link(source) == link
 
 
-def test_names_that_files_cannot_have_are_told_apart():
+def test_addresses_are_told_apart_and_stay_when_files_join():
     cards = ["A/B", "a b", "日本", "中国", "x" * 300]
     to = addresses(cards, ["s"], [SiteRow("a.csv", 2, "A/B", {}), SiteRow("A.csv", 2, "A/B", {})])
     names = [to.card(card) for card in cards]
@@ -258,6 +254,9 @@ def test_names_that_files_cannot_have_are_told_apart():
     assert all(re.fullmatch(r"card/[a-z0-9-]{1,110}\.html", name) for name in names)
     assert to.rows == {("a.csv", 2): "a-2", ("A.csv", 2): "a-2-2"}
     assert to.suite("none") == ""
+    mine, others = SiteRow("mine.csv", 2, "A", {}), [SiteRow("a.csv", 2, "A", {}), SiteRow("z.csv", 2, "A", {})]
+    alone, joined = addresses(["A"], [], [mine]), addresses(["A"], [], [others[0], mine, others[1]])
+    assert alone.row(mine) == joined.row(mine) == "card/a.html#mine-2"
 
 
 def test_no_rows_and_one_row(tmp_path):
@@ -293,12 +292,6 @@ def test_files_of_one_name_are_two(tmp_path):
     pages = built(tmp_path / "site", tmp_path / "a", tmp_path / "b")
     assert leads_nowhere(pages, tmp_path / "site") == []
     assert len(table(tmp_path / "site", "card/rtx-2080-ti.html", "rows")) == 4
-
-
-def test_the_address_of_a_row_stays_when_files_of_other_names_join():
-    mine, others = SiteRow("mine.csv", 2, "A", {}), [SiteRow("a.csv", 2, "A", {}), SiteRow("z.csv", 2, "A", {})]
-    alone, joined = addresses(["A"], [], [mine]), addresses(["A"], [], [others[0], mine, others[1]])
-    assert alone.row(mine) == joined.row(mine) == "card/a.html#mine-2"
 
 
 def test_ranks_are_among_comparable_cases(tmp_path):

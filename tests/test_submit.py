@@ -135,11 +135,13 @@ def test_a_run_that_missed_its_goal_is_examined_as_others_are(tmp_path, status):
     assert any(line.startswith("line 4, data_stall") for line in said)
 
 
-def test_a_row_six_times_is_no_six_trials(tmp_path):
+def test_copies_and_lists_up_to_the_limit(tmp_path):
     rows = usual_file()
     copies = [replace(rows[0], trial=row.trial, seed=row.seed, started=row.started) for row in rows]
     said = submitted(tmp_path, copies)
     assert [line.split(",")[0] for line in said if "laps is" in line] == ["line 3", "line 4", "line 5"]
+    table = json.dumps([["epoch", "top5"], *([epoch, 0.5] for epoch in range(1000))])
+    assert submitted(tmp_path, changed(usual_file(), reason="x" * 1000, table=table)) == []
 
 
 def test_a_renamed_card_is_seen_beside_the_true_rows(tmp_path):
@@ -210,15 +212,12 @@ def test_the_fastest_six_of_twelve_are_found(tmp_path, kept):
     assert any("trial is" in line and "missing" in line for line in said)
 
 
-def test_missed_goals_that_were_dropped_are_found(tmp_path):
+def test_a_failed_trial_and_a_missed_goal_are_examined_and_not_missing(tmp_path):
     first, second = usual_file(1), [replace(row, model="other") for row in usual_file(2)]
     missed = changed(first, 5, status="goal_missed", success_rate=0.0)
     assert submitted(tmp_path, [*missed, *second]) == []
     said = submitted(tmp_path, [*missed[:5], *second])
     assert any("trial is" in line and "trial(s) 5" in line for line in said)
-
-
-def test_a_trial_that_failed_is_not_missing(tmp_path):
     rows = usual_file(trials=7)
     failed = replace(rows[3], status="timed_out", batch_size=None, seconds=None, laps="")
     assert submitted(tmp_path, [*rows[:3], failed, *rows[4:]]) == []
@@ -244,20 +243,7 @@ def test_texts_that_harm_are_named(tmp_path, name):
     assert any(line.startswith(f"text: column {column} ") for line in said), said
 
 
-def test_long_lists_and_texts_up_to_the_limit_are_accepted(tmp_path):
-    table = json.dumps([["epoch", "top5"], *([epoch, 0.5] for epoch in range(1000))])
-    assert submitted(tmp_path, changed(usual_file(), reason="x" * 1000, table=table)) == []
-
-
-def test_a_column_of_nobody_is_named(tmp_path):
-    submitted(tmp_path, usual_file())
-    path = tmp_path / "mine.csv"
-    header, *lines = path.read_text().splitlines()
-    path.write_text("\n".join(["note," + header, *("jane@example.org," + line for line in lines)]) + "\n")
-    assert any(line.startswith("columns: note") for line in reports([path])[path].missing)
-
-
-def test_a_suite_of_ours_that_was_never_released_is_named(tmp_path):
+def test_rows_of_a_suite_that_was_never_released_or_has_no_torch_are_named(tmp_path):
     released = files.find("resnet")
     own = [replace(row, suite="resnet", suite_version=released.suite.version, model="mine") for row in usual_file()]
     assert any(line.startswith("line 2, suite_digest is") for line in submitted(tmp_path, own))
@@ -265,6 +251,8 @@ def test_a_suite_of_ours_that_was_never_released_is_named(tmp_path):
     assert any(line.startswith("line 2, model is mine") for line in said)
     named = [replace(row, suite_digest=released.digest, model="resnet18") for row in own]
     assert submitted(tmp_path, named) == []
+    said = submitted(tmp_path, [replace(row, torch="", precision_proof="") for row in usual_file()])
+    assert any(line.startswith("line 2, torch is empty") for line in said)
 
 
 def test_a_quality_below_the_goal_is_not_ok(tmp_path):
@@ -280,11 +268,6 @@ def test_a_quality_below_the_goal_is_not_ok(tmp_path):
         assert any(line.startswith("line 4, status is") for line in said), said
 
 
-def test_rows_of_a_suite_without_torch_are_not_accepted(tmp_path):
-    said = submitted(tmp_path, [replace(row, torch="", precision_proof="") for row in usual_file()])
-    assert any(line.startswith("line 2, torch is empty") for line in said)
-
-
 def edit_of(name, cell, rng):
     """Another value of this column: a number that differs, a flag turned round, a text with a letter more."""
     if name in FLAGS:
@@ -298,13 +281,14 @@ def _other(cell):
     return str(int(cell) + 1) if cell.isdigit() else repr(float(cell) * 1.001 + 1e-9)
 
 
-def test_no_edited_row_passes_with_its_digest_unchanged(tmp_path):
-    """Two hundred edits of one cell each, of every column but the digest, in every row of a good file."""
+@pytest.mark.parametrize("edits", [40, pytest.param(200, marks=pytest.mark.e2e)])
+def test_no_edited_row_passes_with_its_digest_unchanged(tmp_path, edits):
+    """Edits of one cell each in the rows of a good file; two hundred are of every column at least once."""
     rng = random.Random(20261124)
     assert submitted(tmp_path, [*usual_file(), *every(usual_file(2, accelerator=True), session="s2")]) == []
     path, edited = tmp_path / "mine.csv", tmp_path / "edited.csv"
     lines = list(csv.reader(path.read_text().splitlines()))
-    columns = [*COLUMNS, *rng.choices(COLUMNS, k=200)][:200]
+    columns = [*COLUMNS, *rng.choices(COLUMNS, k=200)][:200] if edits == 200 else rng.choices(COLUMNS, k=edits)
     kinds, passed = Counter(), []
     for name in columns:
         table = [list(line) for line in lines]
@@ -318,8 +302,8 @@ def test_no_edited_row_passes_with_its_digest_unchanged(tmp_path):
         kinds["flag" if name in FLAGS else "number" if name in NUMBERS else "text"] += 1
         if not reports([edited])[edited].missing:
             passed.append((name, line, before, table[line][at]))
-    assert set(kinds) == {"flag", "number", "text"}
-    assert (kinds.total(), passed) == (200, [])
+    assert set(kinds) == {"flag", "number", "text"} or edits < 200
+    assert (kinds.total(), passed) == (edits, [])
 
 
 def test_a_listed_card_has_its_limits(tmp_path):
@@ -355,9 +339,14 @@ def test_a_digest_is_required_from_0_2_on(tmp_path, version, accepted):
     assert DIGEST in report.notes[0]
 
 
-def test_no_file_at_all(tmp_path):
+def test_a_missing_file_and_a_column_of_nobody_are_named(tmp_path):
     path = tmp_path / "none.csv"
     assert "cannot be read" in reports([path])[path].missing[0]
+    submitted(tmp_path, usual_file())
+    path = tmp_path / "mine.csv"
+    header, *lines = path.read_text().splitlines()
+    path.write_text("\n".join(["note," + header, *("jane@example.org," + line for line in lines)]) + "\n")
+    assert any(line.startswith("columns: note") for line in reports([path])[path].missing)
 
 
 def test_each_number_of_processes_needs_its_trials(tmp_path):

@@ -147,7 +147,7 @@ def test_a_figure_in_its_unit(value, column, half_width, text):
 # An answer in full
 
 
-def test_a_cause_is_said_once_for_all_models(tmp_path):
+def test_causes_and_marks_of_both_sides_are_said_once(tmp_path):
     groups = []
     for model in ("resnet34", "resnet18"):
         for precision, seconds in (("fp32", 100.0), ("fp16", 110.0)):
@@ -156,32 +156,26 @@ def test_a_cause_is_said_once_for_all_models(tmp_path):
     lines = [line for line in printed(tmp_path, *groups).splitlines() if "not faster" in line]
     assert len(lines) == 1
     assert lacking(lines[0], "resnet18", "resnet34", "GTX 1080 Ti", "fp16", "fp32") == []
-
-
-def test_a_ladder_is_printed_once_with_its_marks(tmp_path):
-    first = rows([100.0, 101.0], model="first", rung=1, marks="throttled", samples_per_second=3.42, studies="ladder")
-    text = printed(tmp_path, first, rows([50.0], model="second", rung=2, studies="ladder"))
-    (line,) = [line for line in text.splitlines() if line.startswith(" first") and "3.42" in line]
-    assert line.split()[:3] == ["first", "(a)", "100"]
-    assert "  a: 2 of 2 throttled" in text
-    assert "\ncases" not in text
-
-
-def test_a_case_without_an_ok_trial_is_a_line_with_its_status(tmp_path):
-    bad = row(precision="tf32", status="unsupported", reason="a CPU has no TF32", seconds=None, measured="")
-    text = printed(tmp_path, rows([100.0]), [bad])
-    (line,) = [line for line in text.splitlines() if line.startswith(" tf32 (a)")]
-    assert line.split()[2] == "unsupported"
-    assert "  a: a CPU has no TF32" in text
-
-
-def test_a_ratio_names_the_marks_of_both_its_sides(tmp_path):
     other = {"card": "NVIDIA GeForce GTX 1080 Ti", "session": "s2"}
     shared = rows([200.0, 201.0], marks="shared", **other)
     text = printed(tmp_path, rows([100.0, 101.0], marks="throttled"), shared)
     speedups = text.partition("\nspeedups")[2].partition("\n\n")[0]
     assert "RTX 2080 Ti: 2 of 2 throttled" in speedups
     assert "GTX 1080 Ti: 2 of 2 shared" in speedups
+
+
+def test_rungs_and_cases_are_lines_with_their_marks_or_status(tmp_path):
+    first = rows([100.0, 101.0], model="first", rung=1, marks="throttled", samples_per_second=3.42, studies="ladder")
+    text = printed(tmp_path, first, rows([50.0], model="second", rung=2, studies="ladder"))
+    (line,) = [line for line in text.splitlines() if line.startswith(" first") and "3.42" in line]
+    assert line.split()[:3] == ["first", "(a)", "100"]
+    assert "  a: 2 of 2 throttled" in text
+    assert "\ncases" not in text
+    bad = row(precision="tf32", status="unsupported", reason="a CPU has no TF32", seconds=None, measured="")
+    text = printed(tmp_path, rows([100.0]), [bad])
+    (line,) = [line for line in text.splitlines() if line.startswith(" tf32 (a)")]
+    assert line.split()[2] == "unsupported"
+    assert "  a: a CPU has no TF32" in text
 
 
 def test_every_sentence_and_recipe_is_there_in_full_and_evidence_on_request(tmp_path):

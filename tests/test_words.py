@@ -63,13 +63,10 @@ def test_a_title_says_what_is_not_as_its_suite_has_it():
     assert words.title_of([group(params=other, suite="mine")]) == plain.replace("resnet", "mine")
 
 
-def test_a_recipe_is_every_parameter_that_all_have():
+def test_what_results_have_in_common_or_apart():
     groups = [group(params="epochs=1 width=8 depth=2"), group(params="epochs=1 width=9 depth=2")]
     assert words.recipe_of(groups[:1]) == "epochs=1 width=8 depth=2"
     assert words.recipe_of(groups) == "epochs=1 depth=2"
-
-
-def test_what_sets_like_ones_apart():
     facts = [{"a": "x", "b": "batch 64"}, {"a": "x", "b": "batch 8", "c": "long fact"}, {"a": "x"}, {"a": "y", "b": ""}]
     assert words.apart(["k", "k", "k", "other"], facts) == [("batch 64",), ("batch 8",), (), ()]
     assert words.apart("kkk", [{"a": "x", "b": "u"}, {"a": "x", "b": "v"}, {"a": "y", "b": "u"}]) == [
@@ -77,6 +74,8 @@ def test_what_sets_like_ones_apart():
     ]
     assert words.apart(["k", "l", "m", "n"], facts) == [()] * 4
     assert words.apart([], []) == []
+    assert words.slug("RTX 2080 Ti over: é/..\\x") == "rtx-2080-ti-over-x"
+    assert len(words.slug("a" * 500)) == 100
 
 
 def test_what_a_case_is_worth_in_words():
@@ -96,8 +95,3 @@ def test_the_foot_of_a_chart_says_where_its_figures_are_from():
     facts = ("measured", "1 to 6 runs", "2 of 7 shared", "2.15.0", "2.14.0", "paper.org")
     assert lacking(words.origin([one, many]), *facts) == []
     assert "measured and projected" in words.origin([one, group(measured="projected")])
-
-
-def test_a_part_of_a_files_name():
-    assert words.slug("RTX 2080 Ti over: é/..\\x") == "rtx-2080-ti-over-x"
-    assert len(words.slug("a" * 500)) == 100
