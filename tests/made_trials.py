@@ -9,8 +9,8 @@ from gpubench.runner.record import Setting, row_of
 from gpubench.suite.precisions import FLOAT32, PRECISIONS
 from gpubench.suite.trial import Case, Measurement, Trial
 from gpubench.training.clock.clock import Clock
-from gpubench.training.clock.peers import Peers
 from gpubench.training.clock.sampling import sampling_for
+from gpubench.training.clock.timer import Peers
 
 CPU = Device("cpu", "cpu", "AMD EPYC", 25 * 10**9, "", "", "aaaa", {})
 GPU = Device("cuda:0", "cuda", "NVIDIA H100 80GB HBM3", 85 * 10**9, "9.0", "550.54", "bbbb", {})

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from gpubench.errors import Unsupported
 from gpubench.suite import files
-from gpubench.suite.precisions import LEAST_CAPABILITY, without_low_precision
+from gpubench.suite.precisions import LEAST_CAPABILITY, PRECISIONS, without_low_precision
 from gpubench.suite.trial import Measurement
 from gpubench.training import low_precision, precision
 from gpubench.training.clock.clock import Clock
@@ -139,7 +139,7 @@ def test_an_infinite_input_is_seen_in_the_output():
 @pytest.mark.parametrize("name", LOW)
 def test_the_probe_knows_them(name):
     errors = precision.probe(name, "cpu", mode_of(name, "cpu"))
-    low, high = KINDS[name].band
+    low, high = PRECISIONS[name].probe_errors
     assert set(errors) == {"matmul"}
     assert low < errors["matmul"] < high
     for other in {"bf16", "fp32", *LOW} - {name}:

@@ -9,22 +9,29 @@ from hypothesis import strategies as st
 from gpubench.errors import UserError
 from gpubench.suite.trial import Lap, Measurement
 from gpubench.training.clock.clock import Clock
-from gpubench.training.clock.peers import Peers, lap_of_all, numbers_of, unlikeness
+from gpubench.training.clock.resident import unlikeness
 from gpubench.training.clock.sampling import sampling_for
+from gpubench.training.clock.timer import Peers, Timer
 from gpubench.training.sharding import shards
 from gpubench.worker.failures import Failure, cause, failed, together
 
 LAP = Lap("train", 0, "timed", 4, 40, 2.0, 0.5)
 
 
+def lap_beside(numbers):
+    """The lap of two processes, of which the other sends these numbers."""
+    peers = Peers(lambda own: [own, numbers], ("rank 0", "rank 1"))
+    return Timer(lambda: None, lambda: 0.0, peers).agreed(LAP)
+
+
 def test_a_lap_is_all_samples_in_the_time_of_the_slowest():
-    lap = lap_of_all(LAP, [numbers_of(LAP), [4, 38, 3.0, 0.1]])
+    lap = lap_beside([4, 38, 3.0, 0.1])
     assert (lap.steps, lap.samples, lap.seconds, lap.wait_seconds) == (4, 78, 3.0, 0.5)
 
 
 def test_unequal_steps_are_the_suites_mistake():
     with pytest.raises(UserError, match="took 4, 5 steps"):
-        lap_of_all(LAP, [numbers_of(LAP), [5, 50, 2.0, 0.0]])
+        lap_beside([5, 50, 2.0, 0.0])
 
 
 def test_the_straggler_is_the_one_over_a_tenth_slower_than_the_median():

@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from gpubench.suite.precisions import PRECISIONS
 from gpubench.training import precision
 from gpubench.training.operands import OperandWatch
-from gpubench.training.precision import KINDS, PrecisionError, mode_of
+from gpubench.training.precision import PrecisionError, mode_of
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +18,7 @@ def flags():
 @pytest.mark.parametrize("name", ["fp32", "fp16", "bf16", "fp16-master", "fp16-pure", "bf16-pure"])
 def test_the_probe_proves_the_label_on_this_cpu(name):
     found = precision.probe(name, "cpu", mode_of(name, "cpu"))
-    low, high = KINDS[name].band
+    low, high = PRECISIONS[name].probe_errors
     assert all(low <= error <= high for error in found.values())
     assert set(found) == {"matmul", "convolution", "RNN"}
 

@@ -33,7 +33,7 @@ def test_operands_follow_autocast_and_a_card_lacks_whole_precisions():
 
 def like(name):
     """The precisions whose errors are those of this one, as messages list them."""
-    return ", ".join(each for each, kind in KINDS.items() if kind.band == KINDS[name].band)
+    return ", ".join(each for each, kind in PRECISIONS.items() if kind.probe_errors == PRECISIONS[name].probe_errors)
 
 
 SIXTEEN = like("fp16")

@@ -1,12 +1,13 @@
 """From laps to the seconds of a whole run: every figure worked out by hand."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
 from gpubench.suite.trial import Lap
-from gpubench.training.clock.projection import Epoch, Phase, Stage, epoch_from_json, stage_of, stage_seconds, summarise
+from gpubench.training.clock.projection import Epoch, Phase, Stage, epoch_from_json, stage_of
+from gpubench.training.clock.runs import Run
 
 
 def lap(seconds, samples, kind="timed", *, phase="train", epoch=0, wait=0.0):
@@ -15,6 +16,16 @@ def lap(seconds, samples, kind="timed", *, phase="train", epoch=0, wait=0.0):
 
 def phase(*laps, total=0, name="train", epoch=0, cut=False):
     return Phase(name, epoch, laps, total, cut)
+
+
+def run_of(epochs, once, planned, stages=(0,), lost_seconds=0.0):
+    """A run with these epochs, and these phases outside epochs."""
+    phases = [phase for epoch in epochs for phase in epoch.phases] + once
+    return Run(planned, stages, epochs=epochs, phases=phases, lost_seconds=lost_seconds)
+
+
+def summarise(epochs, once, resident, planned, stages=(0,), lost_seconds=0.0):
+    return run_of(epochs, once, planned, stages, lost_seconds).summary(resident)
 
 
 CUT = phase(lap(2.0, 30, "warmup"), lap(3.0, 60), lap(5.0, 20), lap(7.0, 0), total=210, cut=True)
@@ -40,7 +51,12 @@ def test_what_an_epoch_spends_between_its_phases():
 
 def test_an_epoch_comes_back_from_json_as_it_went():
     epoch = Epoch(3, 20.0, (CUT, phase(lap(1.5, 7, phase="valid"), total=7, name="valid")))
-    assert epoch_from_json(json.loads(json.dumps(asdict(epoch)))) == epoch
+    again = epoch_from_json(json.loads(json.dumps(asdict(epoch))))
+    assert [lap for phase in again.phases for lap in phase.laps] == [
+        replace(lap, earlier=True) for phase in epoch.phases for lap in phase.laps
+    ]
+    assert [phase.projected_seconds for phase in again.phases] == [phase.projected_seconds for phase in epoch.phases]
+    assert (again.index, again.seconds, again.projected_seconds(None)) == (3, 20.0, epoch.projected_seconds(None))
 
 
 @pytest.mark.parametrize(("epoch", "stage"), [(0, 0), (12, 0), (13, 13), (24, 13), (25, 25), (40, 25)])
@@ -151,7 +167,7 @@ def test_each_stage_is_projected_from_its_own_epochs():
     resident = [lap(5.0, 90, "resident"), lap(20.0, 200, "resident", epoch=4)]
     found = summarise(STAGES, [], resident, 10, (0, 4))
     assert found["seconds"] == pytest.approx(30 + 3 * 10 + 50 + 5 * 40)
-    assert stage_seconds(STAGES, 10, (0, 4)) == {0: pytest.approx(60), 4: pytest.approx(250)}
+    assert run_of(STAGES, [], 10, (0, 4)).stage_seconds() == {0: pytest.approx(60), 4: pytest.approx(250)}
     assert found["run_samples"] == 4 * 90 + 6 * 200
     # A run of 360 samples at 10/90 s, and of 1200 at 40/200 s; 4/90 and 10/200 of it waiting.
     assert found["samples_per_second"] == pytest.approx(1560 / (40 + 240))

@@ -7,7 +7,8 @@ import pytest
 from facts import lacking
 
 from gpubench.suite.trial import Lap
-from gpubench.training.clock.sampling import Stop, drift, sampling_for, trend, without_slow_start
+from gpubench.training.clock.drift import drift, trend, without_slow_start
+from gpubench.training.clock.sampling import Stop, sampling_for
 
 
 def lap(seconds, samples=10, steps=1):

@@ -8,6 +8,7 @@ from facts import lacking
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from gpubench.suite.precisions import PRECISIONS
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.sampling import sampling_for
 from gpubench.training.precision import KINDS, mode_of
@@ -173,7 +174,7 @@ def test_pure_fp16_divides_by_its_scale_skips_nothing_and_tells_of_an_overflow()
 def test_where_nothing_is_scaled_no_skipped_step_is_claimed(name):
     notes = One(name).steps(1).notes
     assert notes.skipped_steps is None
-    assert notes.loss_scale == (1 if KINDS[name].pure else None)
+    assert notes.loss_scale == (1 if PRECISIONS[name].pure else None)
 
 
 # Clipping and adding up

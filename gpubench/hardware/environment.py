@@ -171,32 +171,25 @@ def cpu_count() -> int:
 
 def cgroup_cpus(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")) -> float | None:
     """Return the CPU limit of this process's control groups (version 2), in CPUs, or None without a limit."""
-    return min((limit for group in _groups(root, groups) for limit in _quota(group)), default=None)
+    limits = _limits("cpu.max", root, groups)
+    return min((int(quota) / int(period) for quota, period in limits if int(period)), default=None)
 
 
 def memory_for_files(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")) -> int:
     """Return the bytes of files that can stay in memory: what is available, or the limit of the control groups."""
-    files = [group / "memory.max" for group in _groups(root, groups)]
-    limits = [int(text) for file in files if file.is_file() and (text := file.read_text().strip()) != "max"]
+    limits = [int(limit) for (limit,) in _limits("memory.max", root, groups)]
     return min([int(psutil.virtual_memory().available), *limits])
 
 
-def _groups(root: Path, groups: Path) -> list[Path]:
-    """Return the folders of this process's control groups (version 2) and of those above."""
+def _limits(name: str, root: Path, groups: Path) -> list[list[str]]:
+    """Return the words of file `name` in the folder of this process's control group, and in those above it."""
     with contextlib.suppress(OSError):
         # Inside a container the path is often the host's, and the mounted folder is the group's.
         group = root / groups.read_text().partition("0::/")[2].partition("\n")[0]
-        return [group, *group.parents]
+        files = [folder / name for folder in (group, *group.parents)]
+        limits = [file.read_text().split() for file in files if file.is_file()]
+        return [words for words in limits if words and words[0] != "max"]
     return []
-
-
-def _quota(group: Path) -> list[float]:
-    """Return the CPU limit of one control group in a list, which is empty without a limit."""
-    try:
-        quota, period = (group / "cpu.max").read_text().split()
-        return [int(quota) / int(period)]
-    except (OSError, ValueError, ZeroDivisionError):  # "max" is no limit
-        return []
 
 
 def cpu_name() -> str:

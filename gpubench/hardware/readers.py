@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from types import ModuleType
 
 from gpubench.hardware import host
 from gpubench.hardware.environment import Device
 from gpubench.hardware.makers import amd, apple, nvidia
 from gpubench.hardware.state import CardState, Check
-from gpubench.hardware.telemetry import CardReader, Maker
+from gpubench.hardware.telemetry import CardReader
 
-MAKERS: tuple[Maker, ...] = (nvidia, amd, apple)
+MAKERS: tuple[ModuleType, ...] = (nvidia, amd, apple)
 """The first one that can read a card is used."""
 
 

@@ -7,14 +7,12 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import psutil
 
-from gpubench.hardware.environment import Device
 from gpubench.hardware.state import IDLE_UTILISATION, SLOWED, CardState, Commands, Processes, Reading
 from gpubench.suite.trial import Lap, Telemetry
 
@@ -57,21 +55,6 @@ class CardReader(Protocol):
 
     def processes(self) -> Processes | None:
         """Return the processes on the card, or None if unknown."""
-
-
-class Maker(Protocol):
-    """The contents of a file in `makers/`, which reads the cards of one maker. readers.MAKERS lists these files."""
-
-    KIND: str
-    """torch's name for such devices; AMD's cards are `cuda` too."""
-    MISSING: str
-    """Advice for when sensors cannot be read: what to install."""
-
-    def library(self) -> ModuleType | None:
-        """Return the maker's library, initialised, or None if it or the driver is missing."""
-
-    def find(self, library: ModuleType, device: Device) -> CardReader | None:
-        """Return the reader of this device, or None if the library does not know it."""
 
 
 class Sampler:

@@ -4,15 +4,13 @@ import contextlib
 import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
 from typing import IO, Any
 
 from gpubench.runner.process import IMPORT_SECONDS, Message, Outcome, ServingChild, Started, run_child, start_fresh
+from gpubench.suite.trial import FORK_REPORT
 
-REPORT = struct.Struct("qq")
-"""A template's report on its fork: (process id, 0) at the start, (0, return code) at the end."""
 REPORT_SECONDS = 20.0
 """Longest wait for a report, in seconds."""
 NOT_FORKED: tuple[str, ...] = ("cpu",)
@@ -131,12 +129,12 @@ class Template(ServingChild):
         """Return the template's next report; raises TimeoutError, or another OSError if it has ended."""
         self._socket.settimeout(seconds)
         try:
-            report = self._socket.recv(REPORT.size)
+            report = self._socket.recv(FORK_REPORT.size)
         except BlockingIOError:
             raise TimeoutError from None
         if not report:
             raise ConnectionResetError
-        pid, code = REPORT.unpack(report)
+        pid, code = FORK_REPORT.unpack(report)
         return int(pid), int(code)
 
 

@@ -11,15 +11,16 @@ FLOAT32 = "float32"
 
 @dataclass(frozen=True)
 class Precision:
-    """One precision: how it computes, and the relative error that a check recognises it by.
-
-    The bands are wide around errors measured against float64 (norm-wise, inner dimension 512): fp32
-    2e-7 (cuDNN's Winograd convolutions reached 1.5e-5, sonots/cumo#501), TF32 and fp16 3e-4 to 5e-4, bf16
-    3e-3 to 4e-3. TF32 and fp16 have the same band: flags and operand dtypes distinguish them.
-    """
+    """One precision: how it computes, and the errors by which a trial recognises it."""
 
     name: str
-    band: tuple[float, float]
+    probe_errors: tuple[float, float]
+    """Lowest and highest relative error of a small matmul, convolution and RNN, compared with float64.
+
+    The ranges are wide around measured errors (norm-wise, inner dimension 512): fp32 2e-7 (cuDNN's Winograd
+    convolutions reached 1.5e-5, sonots/cumo#501), TF32 and fp16 3e-4 to 5e-4, bf16 3e-3 to 4e-3. TF32 and fp16 have the
+    same range: torch's switches and the dtypes of operands distinguish them.
+    """
     products: str
     """The precision of its multiplications. A card without that one does not support this one; both share a peak."""
     autocast: str = ""

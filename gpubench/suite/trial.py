@@ -1,5 +1,6 @@
 """Case, Trial, Lap and Measurement: frozen data that parent and worker exchange as JSON."""
 
+import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from types import SimpleNamespace, UnionType
@@ -265,6 +266,9 @@ class Measurement:
         """Whether it only failed to learn: the training ran and fitted into memory."""
         return self.status == "failed" and self.fault == "diverged"
 
+
+FORK_REPORT = struct.Struct("qq")
+"""What a template tells the parent of a fork: (process id, 0) at its start, (0, return code) at its end."""
 
 Record = TypeVar("Record", Lap, Measurement)
 HINTS = {kind.__name__: get_type_hints(kind) for kind in (Lap, Measurement)}

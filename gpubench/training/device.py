@@ -22,18 +22,23 @@ from gpubench.suite.precisions import unsupported, without_low_precision
 
 def describe() -> TorchFacts:
     """Return the facts about torch and its devices that the parent needs, as plain data."""
-    cudnn, refusal = _cudnn()
-    accelerators = _accelerators()
-    if refusal:  # cuDNN refuses all cards if one is too old
-        accelerators = [replace(device, problem=device.problem or refusal) for device in accelerators]
-    cuda_refusal = "" if accelerators else _cuda_refusal()
+    cudnn = refusal = cuda_refusal = ""
+    devices = _accelerators()
+    try:
+        cudnn = str(torch.backends.cudnn.version() or "")
+    except RuntimeError as error:  # cuDNN refuses all cards if one is too old
+        refusal = _first_line(error)
+        devices = [replace(device, problem=device.problem or refusal) for device in devices]
+    if not devices:
+        cuda_refusal = _cuda_refusal()
+        devices = _unseen(cuda_refusal)
     return {
         "torch": torch.__version__,
         "cuda": torch.version.cuda or torch.version.hip or "",
         "cudnn": cudnn,
         "cudnn_refusal": refusal,
         "cuda_refusal": cuda_refusal,
-        "devices": [asdict(one) for one in (*(accelerators or _unseen(cuda_refusal)), environment.cpu_device())],
+        "devices": [asdict(device) for device in (*devices, environment.cpu_device())],
     }
 
 
@@ -64,14 +69,6 @@ def _unseen(refusal: str) -> list[Device]:
         )
         for index, card in enumerate(nvidia_cards())
     ]
-
-
-def _cudnn() -> tuple[str, str]:
-    """Return cuDNN's version, or an empty string and torch's reason for refusing it (a card that is too old)."""
-    try:
-        return str(torch.backends.cudnn.version() or ""), ""
-    except RuntimeError as error:
-        return "", _first_line(error)
 
 
 def _accelerators() -> list[Device]:
@@ -109,7 +106,7 @@ def _cuda(kind: str, index: int) -> Device:
         properties.name,
         int(properties.total_memory),
         capability=f"{properties.major}.{properties.minor}",
-        driver=_amd_driver() if torch.version.hip else _nvidia_driver(),
+        driver=_driver(),
         device_hash=salted_hash(uuid) if uuid else _hash_of_nth(properties.name, index),
         unsupported=unsupported(lacking) | low,
         problem=problem,
@@ -149,11 +146,6 @@ def _other(kind: str, index: int) -> Device:
     )
 
 
-def _amd_driver() -> str:
-    version = Path("/sys/module/amdgpu/version")  # missing if the driver is the kernel's
-    return version.read_text().strip() if version.exists() else ""
-
-
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
@@ -163,8 +155,12 @@ def _hash_of_nth(name: str, index: int) -> str:
     return salted_hash(f"{machine_id()} {name} {index}")
 
 
-def _nvidia_driver() -> str:
-    nvml = nvidia.library()  # None with ROCm, WSL and in some containers
+def _driver() -> str:
+    """Return the version of NVIDIA's or AMD's driver; empty if it cannot be read."""
+    if torch.version.hip:
+        version = Path("/sys/module/amdgpu/version")  # missing if the driver is the kernel's
+        return version.read_text().strip() if version.exists() else ""
+    nvml = nvidia.library()  # None under WSL and in some containers
     return str(nvml.nvmlSystemGetDriverVersion()) if nvml else ""
 
 

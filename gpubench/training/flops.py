@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from gpubench.training.operands import Call, family_of, have_subclass
+from gpubench.training.operands import family_of, have_subclass
 
 UNTOUCHED = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view"}
 """Calls that only allocate memory or rename it. Views are recognised by `is_view`."""
@@ -56,7 +56,7 @@ class Work(TorchDispatchMode):
         return None if self.unseen or not self._flops else self._flops
 
     def __torch_dispatch__(
-        self, func: Call, types: Sequence[type], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
+        self, func: Any, types: Sequence[type], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
     ) -> object:
         """Run the call, then count it. Tensor subclasses first make their calls on plain tensors, which are counted."""
         if have_subclass(types):
@@ -66,7 +66,7 @@ class Work(TorchDispatchMode):
         name = func.__name__.partition(".")[0]
         if not getattr(func, "is_view", False) and name not in UNTOUCHED:
             self.calls += 1
-            self.bytes += moved_bytes(name, [*_tensors(args), *_tensors(list(kwargs.values()))], list(_tensors(out)))
+            self.bytes += moved_bytes(name, list(tensors_in((args, kwargs))), list(tensors_in(out)))
         formula: Callable[..., int] | None = self._formulas.get(getattr(func, "overloadpacket", None))
         if PRODUCTS.fullmatch(name):
             formula = product_flops
@@ -78,7 +78,7 @@ class Work(TorchDispatchMode):
 
     def _count(self, name: str, args: Sequence[object], flops_of: Callable[[], int]) -> None:
         try:
-            flops, sizes = flops_of(), product_sizes(name, list(_tensors(args)))
+            flops, sizes = flops_of(), product_sizes(name, list(tensors_in(args)))
         except Exception:  # a formula that fails on these operands must not end the trial
             self.unseen.add(name)
             return
@@ -143,9 +143,10 @@ def _bytes(tensor: torch.Tensor) -> int:
     return min(size, tensor.untyped_storage().nbytes()) if tensor.layout == torch.strided else size
 
 
-def _tensors(value: object) -> Iterator[torch.Tensor]:
+def tensors_in(value: object) -> Iterator[torch.Tensor]:
+    """Yield the tensors in `value`, which may be a tensor or nested lists, tuples and dictionaries of them."""
     if isinstance(value, torch.Tensor):
         yield value
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _tensors(part)
+    elif isinstance(value, list | tuple | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from tensors_in(part)

@@ -4,7 +4,7 @@
 Formats for Deep Learning", 2022) and int8 mixed precision with a scale for each row. Weights stay float32.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -138,7 +138,7 @@ class LowPrecisionLinear(nn.Linear):
         if torch.is_grad_enabled():
             self.multiplied = 1 + x.requires_grad + self.weight.requires_grad
         rows = x.reshape(-1, self.in_features).contiguous()
-        if missing := -len(rows) % LEAST:  # not always: padding and cutting copy
+        if missing := max(LEAST - len(rows), -len(rows) % LEAST):  # not always: padding and cutting copy
             filled = functional.pad(rows, (0, 0, 0, missing))
             output: torch.Tensor = self.product.apply(filled, self.weight)[: len(rows)]
         else:
@@ -184,9 +184,5 @@ def fits(layer: nn.Linear) -> bool:
 
 
 def products_of(model: nn.Module) -> int:
-    """Return the 8-bit products of a forward and a backward pass of `model`, each layer used once."""
-    return sum(layer.multiplied for layer in _layers(model))
-
-
-def _layers(model: nn.Module) -> Iterator[LowPrecisionLinear]:
-    return (module for module in model.modules() if isinstance(module, LowPrecisionLinear))
+    """Return the 8-bit products of a forward and a backward pass of `model`; a layer that is used twice counts once."""
+    return sum(layer.multiplied for layer in model.modules() if isinstance(layer, LowPrecisionLinear))

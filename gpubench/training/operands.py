@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -34,15 +34,6 @@ FAMILIES = {
 """Pattern of torch's call names by family, backward pass included."""
 
 
-class Call(Protocol):
-    """An operation of torch, as passed to a dispatch mode."""
-
-    __name__: str
-
-    def __call__(self, *args: object, **kwargs: object) -> object:
-        """Compute it."""
-
-
 class OperandWatch(TorchDispatchMode):
     """Records the operand dtypes and devices of the model's matmuls, convolutions and RNNs, below autocast.
 
@@ -65,7 +56,7 @@ class OperandWatch(TorchDispatchMode):
         """How the operands were seen, if not in eager code."""
 
     def __torch_dispatch__(
-        self, func: Call, types: Sequence[type], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
+        self, func: Any, types: Sequence[type], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
     ) -> object:
         """Count the call, then run it. Tensor subclasses first make their calls on plain tensors, which are counted."""
         if have_subclass(types):

@@ -11,7 +11,7 @@ import torch
 from fastai.fp16_utils import convert_network
 from torch import nn
 
-from gpubench.suite.precisions import PRECISIONS, Precision
+from gpubench.suite.precisions import PRECISIONS
 from gpubench.suite.trial import rnn_refusal
 from gpubench.training import low_precision
 
@@ -22,20 +22,11 @@ class PrecisionError(RuntimeError):
 
 @dataclass(frozen=True)
 class Kind:
-    """A precision of suite/precisions.py with torch's dtypes; the fields are described there."""
+    """torch's dtypes of a precision; suite/precisions.py describes the fields."""
 
     autocast: torch.dtype | None
-    tf32: bool
-    scaled: bool
-    band: tuple[float, float]
-    weights: torch.dtype = torch.float32
-    masters: bool = False
-    linears: frozenset[torch.dtype] = frozenset()
-
-    @property
-    def pure(self) -> bool:
-        """Whether the optimizer steps weights that are not float32."""
-        return self.weights is not torch.float32 and not self.masters
+    weights: torch.dtype
+    linears: frozenset[torch.dtype]
 
     @property
     def operand(self) -> torch.dtype:
@@ -43,14 +34,14 @@ class Kind:
         return self.autocast or self.weights
 
 
-def _kind_of(precision: Precision) -> Kind:
-    autocast: torch.dtype | None = getattr(torch, precision.autocast) if precision.autocast else None
-    weights: torch.dtype = getattr(torch, precision.weights)
-    linears = frozenset(getattr(torch, dtype) for dtype in precision.linears)
-    return Kind(autocast, precision.tf32, precision.scaled, precision.band, weights, precision.masters, linears)
-
-
-KINDS = {name: _kind_of(precision) for name, precision in PRECISIONS.items()}
+KINDS = {
+    name: Kind(
+        getattr(torch, precision.autocast) if precision.autocast else None,
+        getattr(torch, precision.weights),
+        frozenset(getattr(torch, dtype) for dtype in precision.linears),
+    )
+    for name, precision in PRECISIONS.items()
+}
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 """Layers whose weights and statistics stay float32 with master weights."""
@@ -84,7 +75,7 @@ class Mode:
             low_precision.convert(model, self.name)
         if kind.weights is torch.float32:
             return model
-        if not kind.masters:
+        if not PRECISIONS[self.name].masters:
             return model.to(kind.weights)
         convert_network(model, kind.weights)
         for module in model.modules():
@@ -103,7 +94,7 @@ class Mode:
         `loss_scale` is its first value; 0: 65536, as in torch.
         """
         start = float(loss_scale or 2**16)
-        return torch.amp.GradScaler(self.device_type, init_scale=start, enabled=KINDS[self.name].scaled)
+        return torch.amp.GradScaler(self.device_type, init_scale=start, enabled=PRECISIONS[self.name].scaled)
 
 
 def mode_of(name: str, device: str) -> Mode:
@@ -119,7 +110,7 @@ def set_flags(name: str, reduced_reduction: bool, cudnn_benchmark: bool) -> None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # deprecated, but torch.compile and cudnn.flags still read them
         # torch raises if these and the newer switches differ (pytorch/pytorch#166387): set both, these first.
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = KINDS[name].tf32
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = PRECISIONS[name].tf32
     for key, value in _tf32_values(name).items():
         if key.endswith("fp32_precision"):
             _owner_of(key).fp32_precision = value
@@ -173,7 +164,7 @@ def _tf32_switches() -> list[str]:
 
 def _tf32_values(name: str) -> dict[str, str]:
     """Return the value of each TF32 switch that a precision needs: `tf32` or `ieee`, which oneDNN's always are."""
-    wanted = "tf32" if KINDS[name].tf32 else "ieee"
+    wanted = "tf32" if PRECISIONS[name].tf32 else "ieee"
     return {key: "ieee" if "mkldnn" in key else wanted for key in _tf32_switches()}
 
 
@@ -185,7 +176,7 @@ def _owner_of(switch: str) -> Any:
 def probe(name: str, device: str, mode: Mode) -> dict[str, float]:
     """Return the relative errors of a small matmul, convolution and GRU in `mode`, compared with float64, by name.
 
-    Raises PrecisionError if an error is outside the precision's band. RNNs are checked with a GRU,
+    Raises PrecisionError if an error is outside the precision's range. RNNs are checked with a GRU,
     because torch has no fp16 LSTM on a CPU.
     """
     # cuDNN's benchmark may choose an fp32 algorithm for such a small convolution under TF32.
@@ -201,13 +192,14 @@ def probe(name: str, device: str, mode: Mode) -> dict[str, float]:
 
 
 def check_probe(name: str, errors: Mapping[str, float]) -> None:
-    """Raise PrecisionError if one of the relative errors is outside the band of precision `name`."""
-    low, high = KINDS[name].band
-    if KINDS[name].tf32 and max(errors.values()) >= low:
+    """Raise PrecisionError if one of the relative errors is outside the range of precision `name`."""
+    low, high = PRECISIONS[name].probe_errors
+    if PRECISIONS[name].tf32 and max(errors.values()) >= low:
         low = 0.0  # cuDNN may use an exact algorithm for some of these small problems under TF32, but not for all
     for part, error in errors.items():
         if not low <= error <= high:
-            looks = ", ".join(k for k, kind in KINDS.items() if kind.band[0] <= error <= kind.band[1])
+            ranges = {other: precision.probe_errors for other, precision in PRECISIONS.items()}
+            looks = ", ".join(other for other, (least, most) in ranges.items() if least <= error <= most)
             raise PrecisionError(
                 f"asked for {name}, but the probe's {part} has a relative error of {error:.1e},"
                 f" which looks like {looks or 'no known precision'}"
@@ -261,7 +253,7 @@ def check_weights(name: str, counts: Mapping[str, int]) -> str:
             f"the weights of {name} cannot be checked: the suite must use mode.prepare and a Stepper"
             " (see docs/adding-a-suite.md)"
         )
-    kept = torch.float32 if kind.masters else kind.weights
+    kept = torch.float32 if PRECISIONS[name].masters else kind.weights
     # In a pure precision BatchNorm may be fp32 or 16-bit; with masters or fp32 weights it is fp32.
     wanted = {"model": {kind.weights}, "BatchNorm": {kept, torch.float32}, "optimizer": {kept}}
     # Autocast would round a frozen weight to the operands' dtype anyway; 4-bit weights are stored as uint8.

@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from gpubench.hardware import host
 from gpubench.hardware.interconnect import NCCL_LOG, NCCL_SETTINGS, interconnect, interface_of
 from gpubench.suite.trial import Trial
-from gpubench.training.clock.peers import Peers
+from gpubench.training.clock.timer import Peers
 from gpubench.training.device import bus_address
 
 # What a suite uses

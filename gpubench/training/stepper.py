@@ -10,9 +10,10 @@ from fastai.fp16_utils import master_params_to_model_params
 from torch import nn
 from torch.nn.utils import clip_grad_norm_
 
+from gpubench.suite.precisions import FLOAT32, PRECISIONS
 from gpubench.training import low_precision
 from gpubench.training.clock.clock import Clock, Notes
-from gpubench.training.precision import BATCH_NORMS, KINDS, Mode, dtype_name
+from gpubench.training.precision import BATCH_NORMS, Mode, dtype_name
 
 SIXTEEN_BITS = (torch.float16, torch.bfloat16)
 NEVER = 2**31 - 1
@@ -49,12 +50,12 @@ class Stepper:
         clip_norm: float | None = None,
         loss_scale: float | None = None,
     ) -> None:
-        self._kind, self._clip_norm = KINDS[mode.name], clip_norm
+        self._precision, self._clip_norm = PRECISIONS[mode.name], clip_norm
         self._model = model
         self._optimizers = list(optimizer) if isinstance(optimizer, Sequence) else [optimizer]
         self._scale = LossScale(mode, loss_scale or 0)
-        self._factor = float(loss_scale or 1) if self._kind.pure else 1.0
-        self._halves, self._masters = use_masters(self._optimizers) if self._kind.masters else ([], [])
+        self._factor = float(loss_scale or 1) if self._precision.pure else 1.0
+        self._halves, self._masters = use_masters(self._optimizers) if self._precision.masters else ([], [])
         for one_optimizer in self._optimizers:
             begin_momentum(one_optimizer)
         self._steps = 0
@@ -64,7 +65,7 @@ class Stepper:
     @property
     def plain(self) -> bool:
         """Whether a step only needs the optimizer: nothing is scaled or copied."""
-        return not self._kind.scaled and self._kind.weights is torch.float32
+        return not self._precision.scaled and self._precision.weights == FLOAT32
 
     def scaled(self, loss: torch.Tensor) -> torch.Tensor:
         """Return the scalar `loss`, scaled if the precision needs it, to call `backward` on."""
@@ -117,7 +118,7 @@ class Stepper:
     def notes(self) -> Notes:
         """Return the counts, read from the device, and the dtypes of the weights."""
         return Notes(
-            loss_scale=self._factor if self._kind.pure else self._scale.value,
+            loss_scale=self._factor if self._precision.pure else self._scale.value,
             skipped_steps=self._scale.skipped,
             nonfinite_losses=self._losses.count,
             diverged=self._diverged(),
@@ -206,40 +207,41 @@ class Tally:
     """Counts device scalars that are not finite, and reads them only at the end."""
 
     FEW = 256
+    """Values that are stored before they are checked: a check of each would add small kernels to each step."""
 
     def __init__(self) -> None:
         self.total = 0
-        self._before = 0  # bad values of an earlier process
+        self._bad: int | torch.Tensor = 0
         self._pending: list[torch.Tensor] = []
-        self._counted: torch.Tensor | None = None
+        self._last: torch.Tensor | None = None
 
     def add(self, value: torch.Tensor) -> None:
-        """Store `value`; checking it now would add small kernels to each step."""
-        if len(self._pending) >= self.FEW:
-            self._fold()
-        self._pending.append(value.detach())
+        """Store `value`."""
+        self._last = value.detach()
+        self._pending.append(self._last)
         self.total += 1
+        if len(self._pending) >= self.FEW:
+            self._check_pending()
 
     @property
     def count(self) -> int:
         """Number of values that were infinite or not a number, read from the device."""
-        values = torch.stack(self._pending).tolist() if self._pending else []
-        bad = sum(not math.isfinite(value) for value in values)
-        return self._before + bad + (0 if self._counted is None else int(self._counted.item()))
+        self._check_pending()
+        return int(self._bad)
 
     @property
     def last_is_bad(self) -> bool:
         """Whether the last value was infinite or not a number."""
-        return bool(self._pending) and not math.isfinite(self._pending[-1].item())
+        return self._last is not None and not math.isfinite(self._last.item())
 
     def restore(self, total: int, bad: int) -> None:
         """Continue from the counts of an earlier process."""
-        self.total, self._before = total, bad
+        self.total, self._bad = total, bad
 
-    def _fold(self) -> None:
-        bad = torch.stack(self._pending).isfinite().logical_not().sum()
-        self._counted = bad if self._counted is None else self._counted + bad
-        self._pending.clear()
+    def _check_pending(self) -> None:
+        if self._pending:
+            self._bad = self._bad + torch.stack(self._pending).isfinite().logical_not().sum()
+            self._pending.clear()
 
 
 def use_masters(optimizers: Sequence[torch.optim.Optimizer]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:

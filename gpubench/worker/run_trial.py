@@ -24,8 +24,8 @@ from gpubench.suite.precisions import LINEAR_ONLY
 from gpubench.suite.suite import Suite
 from gpubench.suite.trial import TRAINED, Measurement, Trial, measurement_from_json, trial_from_json
 from gpubench.training.clock.clock import Clock
-from gpubench.training.clock.peers import Peers
 from gpubench.training.clock.sampling import sampling_for
+from gpubench.training.clock.timer import Peers
 from gpubench.worker.failures import CONSEQUENCES, failed
 
 if TYPE_CHECKING:  # a suite without torch runs without it
@@ -217,7 +217,7 @@ def _run_torch_suite(
     )
     if proof is None:
         return measurement
-    if not clock.proved:
+    if not clock.watched_samples:
         raise precision.PrecisionError(
             "nothing proves the precision: the suite never ran a step from clock.resident()"
             " (see docs/adding-a-suite.md)"

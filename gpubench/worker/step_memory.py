@@ -21,7 +21,6 @@ from gpubench.errors import UserError
 from gpubench.suite import files
 from gpubench.suite.suite import Blueprint
 from gpubench.suite.trial import Trial
-from gpubench.training.operands import Call
 from gpubench.training.precision import mode_of
 
 FACTOR = 4
@@ -39,7 +38,7 @@ class LiveBytes(TorchDispatchMode):
         self._seen = WeakIdKeyDictionary()
 
     def __torch_dispatch__(
-        self, func: Call, types: Sequence[type], args: Sequence[object] = (), kwargs: Any = None
+        self, func: Any, types: Sequence[type], args: Sequence[object] = (), kwargs: Any = None
     ) -> object:
         """Run the call, and count the storages of its results."""
         results = func(*args, **(kwargs or {}))

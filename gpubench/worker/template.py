@@ -5,18 +5,16 @@ A fork begins as a new worker does after its imports. `__main__.py` calls this; 
 
 import os
 import socket
-import struct
 import sys
 from importlib import import_module
 from pathlib import Path
 
 from gpubench.suite import files, timed_code
 from gpubench.suite.suite import Imported
+from gpubench.suite.trial import FORK_REPORT
 from gpubench.worker import run_trial
 from gpubench.worker.run_trial import Send
 
-REPORT = struct.Struct("qq")
-"""What the parent reads of a fork: (process id, 0) at its start, (0, return code) at its end."""
 DEVICE_FILES = ("/dev/nv", "/dev/dxg", "/dev/kfd", "/dev/dri")
 """Beginnings of the files that a process has open once a card's driver is initialised in it; that of CUDA does not work
 in a fork. Under WSL it is /dev/dxg."""
@@ -45,13 +43,13 @@ def fork_for_each_task(suite: str, channel: socket.socket, send: Send) -> tuple[
             os.close(descriptor)
         end = os.waitid(os.P_PID, fork, os.WEXITED | os.WNOWAIT)
         assert end is not None
-        channel.sendall(REPORT.pack(0, end.si_status if end.si_code == os.CLD_EXITED else -end.si_status))
+        channel.sendall(FORK_REPORT.pack(0, end.si_status if end.si_code == os.CLD_EXITED else -end.si_status))
 
 
 def _begin_fork(channel: socket.socket, its_channel: int, lifeline: int, output: int) -> tuple[int, int]:
     """Separate a fork from its template: its own process group, output and random numbers."""
     os.setsid()  # before the parent has its number, by which it kills the group
-    channel.sendall(REPORT.pack(os.getpid(), 0))
+    channel.sendall(FORK_REPORT.pack(os.getpid(), 0))
     os.close(channel.detach())
     os.dup2(output, 1)
     os.dup2(output, 2)

@@ -17,6 +17,7 @@ from gpubench.errors import UserError
 from gpubench.suite import files
 from gpubench.suite.suite import Blueprint
 from gpubench.suite.trial import Trial
+from gpubench.training.flops import tensors_in
 from gpubench.worker.run_trial import Message
 
 POINTS = 240
@@ -40,7 +41,7 @@ def network_of(trial: Trial) -> Message:
     weights = {name: weight.numel() for name, weight in network.named_parameters()}  # shared ones once
     trained = sum(weight.numel() for weight in network.parameters() if weight.requires_grad)
     network.to("meta").train()
-    inputs = tuple(map(_on_meta, blueprint.inputs))
+    inputs = tuple(value.to("meta") if isinstance(value, torch.Tensor) else value for value in blueprint.inputs)
     return {
         "input": _shape(inputs, blueprint),
         "layers": list(_layers(network, inputs, weights, blueprint)),
@@ -115,32 +116,26 @@ class _Trace(TorchFunctionMode):
         return self._sources.get(id(tensor), (tensor, None))[1]
 
     def begin(self, name: str, module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
-        source = next((self._source(tensor) for tensor in _tensors((args, kwargs))), None)
+        source = next((self._source(tensor) for tensor in tensors_in((args, kwargs))), None)
         call = _Call(name, module, args, kwargs, tuple(self._open), source)
         if self._open:
             self._open[-1].leaf = False
         self._open.append(call)
         self.calls.append(call)
 
-    def end(self, output: object) -> None:
+    def end(self, module: nn.Module, args: object, output: object) -> None:
         call = self._open.pop()
         call.output = output
         if call.leaf:
-            self._sources |= {id(tensor): (tensor, call) for tensor in _tensors(output)}
+            self._sources |= {id(tensor): (tensor, call) for tensor in tensors_in(output)}
 
 
 def _traced(network: nn.Module, inputs: tuple[object, ...]) -> list[_Call]:
     """Return the forward calls of all modules, in order."""
     trace, hooks = _Trace(), []
     for name, module in network.named_modules():
-
-        def begin(module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], name: str = name) -> None:
-            trace.begin(name, module, args, kwargs)
-
-        def end(module: nn.Module, args: object, output: object) -> None:
-            trace.end(output)
-
-        hooks += [module.register_forward_pre_hook(begin, with_kwargs=True), module.register_forward_hook(end)]
+        hooks.append(module.register_forward_pre_hook(partial(trace.begin, name), with_kwargs=True))
+        hooks.append(module.register_forward_hook(trace.end))
     with trace:
         network(*inputs)
     for hook in hooks:
@@ -207,27 +202,15 @@ def _again(call: _Call) -> object:
 def _flops(forward: Callable[[], object]) -> int:
     """Return the FLOPs of this forward and its backward pass, counted by torch."""
     with FlopCounterMode(display=False) as counter:
-        losses = [tensor.sum() for tensor in _tensors(forward()) if tensor.requires_grad]
+        losses = [tensor.sum() for tensor in tensors_in(forward()) if tensor.requires_grad]
         torch.autograd.backward(losses)
     return int(counter.get_total_flops())
 
 
-def _on_meta(value: object) -> object:
-    return value.to("meta") if isinstance(value, torch.Tensor) else value
-
-
 def _shape(value: object, blueprint: Blueprint) -> list[int]:
     """Return the shape of the first tensor in `value`, without the batch dimension."""
-    shape = list(next((tensor.shape for tensor in _tensors(value)), ()))
+    shape = list(next((tensor.shape for tensor in tensors_in(value)), ()))
     return [size for dimension, size in enumerate(shape) if dimension != blueprint.batch_dimension]
-
-
-def _tensors(value: object) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple | dict):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _tensors(part)
 
 
 def _kind(module: nn.Module) -> str:

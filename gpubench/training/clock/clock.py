@@ -7,17 +7,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpubench.errors import UserError
 from gpubench.training.clock.laps import Laps, first_dimension, length_of
-from gpubench.training.clock.peers import Peers
-from gpubench.training.clock.projection import Phase, epoch_from_json, stage_of, stage_seconds
-from gpubench.training.clock.reporter import Memory, Reporter
+from gpubench.training.clock.projection import Phase, epoch_from_json, stage_of
 from gpubench.training.clock.resident import Resident, Watch
 from gpubench.training.clock.runs import Run, median_run
 from gpubench.training.clock.sampling import Sampling, Stop
-from gpubench.training.clock.timer import Event, Timer
+from gpubench.training.clock.timer import Peers, Timer
+
+if TYPE_CHECKING:
+    from gpubench.training.device import MemoryUse
+
+REPORT_SECONDS = 0.25
+"""Least time between two reports of progress."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Clock:
         settled: returns whether the card's clock and temperature are constant; the warm-up lasts at least until then.
         peers: the processes that train together. At every lap boundary they exchange their laps: samples of
             all over the time of the slowest. So all take the same decisions, and stop at the same step.
-        memory: called at three points of the training.
+        memory: measures the device's memory; the clock calls it between the parts of the training.
     """
 
     def __init__(
@@ -60,11 +64,11 @@ class Clock:
         watch: Watch = lambda: [nullcontext()],
         settled: Callable[[], bool] | None = None,
         peers: Peers | None = None,
-        memory: Memory | None = None,
+        memory: "MemoryUse | None" = None,
     ) -> None:
         self._sampling, self._settled = sampling, settled
-        self._timer = Timer(synchronize, now, peers)
-        self._reporter = Reporter(report, sampling, now)
+        self._timer = Timer(synchronize, now, peers or Peers())
+        self._report, self._reported = report, 0.0
         self._memory = memory
         self._resident = Resident(sampling, self._timer, watch, memory.watched if memory else lambda: None)
         self._built = now()
@@ -83,9 +87,7 @@ class Clock:
         self.remarks: list[str] = []
         """Remarks for the row, as text."""
 
-    # Runs
-
-    def runs(self, n: int, event: Callable[[], Event] | None = None) -> Iterator[int]:
+    def runs(self, n: int, event: Callable[[], Any] | None = None) -> Iterator[int]:
         """Yield the number of each whole run inside this process, from 0 to n - 1; only 0 in a sampled trial.
 
         The runs are one trial, whose results are those of the run with the median time (of two in the middle, the
@@ -93,7 +95,7 @@ class Clock:
 
         Args:
             n: number of runs.
-            event: makes an event of the device. With it, a full run waits for the device only at its
+            event: makes an event of the device (see `event_of`). With it, a full run waits for the device only at its
                 beginning and end, and times whole passes by events in the device's queue. All its phases count.
         """
         for run in range(n if self._sampling.epochs is None else 1):
@@ -106,8 +108,6 @@ class Clock:
             self.end_epoch()
             if self._timer.unbroken:
                 self._run = self._run.at(self._timer.end_unbroken())
-
-    # Epochs
 
     def epochs(self, n: int, stages: Sequence[int] = (0,)) -> Iterator[int]:
         """Yield the number of each epoch from 0 to n - 1, or of those that the sample needs. Call it once per run.
@@ -128,7 +128,7 @@ class Clock:
             except GeneratorExit:  # the suite left its loop, for example because a goal was reached
                 if not self.enough:
                     self._run.planned = epoch + 1
-                self._close_epoch(lambda numbers: [numbers])  # or it failed: do not wait for other processes
+                self.end_epoch(agree=False)  # or it failed: do not wait for other processes
                 raise
             self.end_epoch()
             epoch = self._run.following(self._sampling)
@@ -143,16 +143,14 @@ class Clock:
         self._timer.outside = 0.0
         self._epoch_open = self._timer.now()
 
-    def end_epoch(self) -> None:
-        """End the running epoch; a second call does nothing."""
-        self._close_epoch(self._timer.agree)
-
-    def _close_epoch(self, agree: Callable[[Sequence[float]], Sequence[Sequence[float]]]) -> None:
+    def end_epoch(self, *, agree: bool = True) -> None:
+        """End the running epoch; a second call does nothing. Waits for the times of other processes if `agree`."""
         if self._epoch_open is None:
             return
         self._timer.synchronize()
-        own_seconds = self._timer.now() - self._epoch_open - self._timer.outside
-        seconds = max(numbers[0] for numbers in agree([own_seconds]))
+        seconds = self._timer.now() - self._epoch_open - self._timer.outside
+        if agree:
+            seconds = max(numbers[0] for numbers in self._timer.agree([seconds]))
         self._run.close_epoch(seconds, self._epoch_open)
         self._epoch_open = None
 
@@ -170,8 +168,6 @@ class Clock:
         """Whether every planned epoch ran completely, so that the model is trained."""
         begun = len(self._run.epochs) + (self._epoch_open is not None)
         return begun >= self._run.planned and not any(phase.cut for phase in self._run.phases)
-
-    # A run that a later process continues
 
     @property
     def elapsed(self) -> float:
@@ -197,8 +193,6 @@ class Clock:
         self._run.lost_seconds += unfinished
         again = f"{state['resumed']}; " if state.get("resumed") else ""
         self._resumed = f"{again}at epoch {len(self._run.epochs)}, {unfinished:.1f} s of an unfinished one counted"
-
-    # Steps
 
     def steps(
         self,
@@ -280,7 +274,8 @@ class Clock:
         started = self._timer.now()
         if self._first_step is None:
             self._first_step = started
-            self._reporter.begun(phase, self._run.epoch)
+            if self._report:
+                self._report({"phase": phase, "fraction": 0.0, "rate": None})
         # In an unbroken run the host does not know the rate, so a lap is a whole pass.
         steps = (total_steps if self._timer.unbroken else 0) or self._lap_steps.get(phase, 1)
         return Laps(phase, self._run.epoch, stop, self._sampling, total_steps, started, steps)
@@ -294,8 +289,14 @@ class Clock:
         if self._memory and lap.phase == "train" and not self._trained:
             self._trained = True
             self._memory.trained()
-        laps.close(lap, ended if timer.peers.world == 1 else timer.now())
-        self._reporter.tell(lap, laps.stop.share(total_steps), self._run, paced=not timer.unbroken)
+        now = ended if timer.peers.world == 1 else timer.now()
+        laps.close(lap, now)
+        if self._report and now - self._reported >= REPORT_SECONDS:
+            self._reported = now
+            # In an unbroken run the lap's seconds are the host's, not the device's.
+            rate = lap.samples / lap.seconds if lap.seconds > 0 and not timer.unbroken else None
+            fraction = self._run.done(self._sampling, lap.phase, laps.stop.share(total_steps))
+            self._report({"phase": lap.phase, "fraction": fraction, "rate": rate})
         return laps.stop.reached
 
     def _end_laps(self, laps: Laps, left: bool) -> None:
@@ -317,8 +318,10 @@ class Clock:
             self._lap_steps[phase.name] = laps.long_enough
         if counted:
             self._run.phases.append(phase)
+        elif self._timer.unbroken:
+            raise UserError("clock.runs(n, event): counted=False is not for these runs, whose phases all count")
         else:
-            self._timer.leave_out(phase.seconds)
+            self._timer.outside += phase.seconds
             self._run.uncounted += phase.laps
 
     def resident(self) -> Iterator[Any]:
@@ -341,26 +344,18 @@ class Clock:
         return self._resident.together
 
     @property
-    def proved(self) -> bool:
-        """Whether a step of `resident` ran under `watch`."""
-        return self._resident.proved
-
-    @property
     def watched_samples(self) -> int:
-        """Number of samples in that step."""
+        """Number of samples in the step of `resident` that ran inside `watch`; 0 if there was none."""
         return self._resident.watched_samples
 
     def step_seconds(self, phase: str) -> float:
         """Return the mean seconds of a step in the timed laps of the phases of this name, over all processes."""
-        phases = [ended for ended in self._run.phases if ended.name == phase]
-        laps = [lap for ended in phases for lap in ended.laps if lap.kind == "timed"]
+        laps = [lap for ended in self._run.phases if ended.name == phase for lap in ended.timed]
         return sum(lap.seconds for lap in laps) / sum(lap.steps for lap in laps)
-
-    # Results
 
     def stage_seconds(self) -> dict[int, float]:
         """Return the seconds of all epochs of each stage, by its first epoch; projected if the run is sampled."""
-        return stage_seconds(self._run.epochs, self._run.planned, self._run.stages)
+        return self._run.stage_seconds()
 
     def note(self, notes: Callable[[], Notes]) -> None:
         """Set the function that is called once after the training: reading a device's counters waits for it."""
@@ -375,7 +370,8 @@ class Clock:
 
     def summary(self) -> dict[str, Any]:
         """Return the clock's fields of a Measurement."""
-        self._timer.check_ended()
+        if self._timer.unbroken:
+            raise UserError("clock.runs(n, event): its loop was left before its end, so no lap has the device's time")
         first = self._first_step if self._first_step is not None else self._timer.now()
         self.end_epoch()
         run = median_run([*self._ended, self._run])

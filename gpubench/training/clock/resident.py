@@ -1,13 +1,15 @@
 """Times steps on a batch that is already on the device, after the training: the rate without the input pipeline."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from gpubench.suite.trial import Lap
-from gpubench.training.clock.peers import unlikeness
 from gpubench.training.clock.sampling import Sampling
 from gpubench.training.clock.timer import Timer
+
+STRAGGLES = 0.1
+"""A process is a straggler if its step takes this much longer than the median process's."""
 
 Watch = Callable[[], Iterable[AbstractContextManager[Any]]]
 """Yields the contexts of untimed steps; each step has run before the next context is made."""
@@ -30,10 +32,8 @@ class Resident:
         self._batches: dict[int, tuple[Any, int]] = {}  # by stage: a batch and its samples
         self._alone: list[float] = []  # seconds of a step without communication, per rank
         self.laps: list[Lap] = []
-        self.proved = False
-        """Whether steps ran under `watch`."""
         self.watched_samples = 0
-        """Number of samples in such a step."""
+        """Number of samples in a step that ran inside `watch`; 0 before there was one."""
         self.together = True
         """False while steps must not communicate between processes."""
 
@@ -46,11 +46,11 @@ class Resident:
         """Yield the batch of each stage over and over; see `Clock.resident`."""
         for stage in sorted(self._batches):
             batch, size = self._batches.pop(stage)
-            if not self.proved:
+            if not self.watched_samples:
                 for context in self._watch():
                     with context:
                         yield batch
-                self.proved, self.watched_samples = True, size
+                self.watched_samples = size
                 self._watched()
             yield from self._timed_steps(stage, batch, size)
         if self._timer.peers.world > 1 and self.laps:  # the last stage is the heaviest
@@ -105,3 +105,15 @@ class Resident:
             **unlikeness(self._timer.peers.names, step_seconds),
             "communication_share": 1 - max(self._alone) * steps / seconds if seconds > 0 else None,
         }
+
+
+def unlikeness(names: Sequence[str], step_seconds: Sequence[float]) -> dict[str, Any]:
+    """Return `rank_spread` and `straggler` of a Measurement from the seconds of a step of each process."""
+    typical = sorted(step_seconds)[(len(step_seconds) - 1) // 2]  # of two, the faster
+    slowest = max(range(len(step_seconds)), key=step_seconds.__getitem__)
+    times = step_seconds[slowest] / typical if typical > 0 else 1.0
+    least = min(step_seconds)
+    return {
+        "rank_spread": step_seconds[slowest] / least - 1 if least > 0 else None,
+        "straggler": f"{names[slowest]}: {times:.2f} times the median" if times > 1 + STRAGGLES else "",
+    }

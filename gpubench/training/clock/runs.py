@@ -1,21 +1,27 @@
-"""Collects the laps, epochs and warm-up of one training run; a process may make several (`clock.runs`)."""
+"""One training run of a process (`clock.runs` may make several): its laps and epochs, and the results from them.
+
+Clock adds to a Run while it lasts. At the end its summary has the seconds and rates of the whole run, projected if the
+run was sampled.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpubench.suite.trial import Lap
-from gpubench.training.clock.projection import Epoch, Phase, stage_of, summarise
-from gpubench.training.clock.sampling import TREND, Sampling, drift, trend, without_slow_start
+from gpubench.training.clock.drift import TREND, drift, trend, without_slow_start
+from gpubench.training.clock.projection import Epoch, Phase, Stage, stage_of, timed_laps, training_samples
+from gpubench.training.clock.sampling import Sampling
 
 
 @dataclass
 class Run:
-    """The epochs, phases and laps of one run; Clock adds to them while the run lasts."""
+    """The epochs, phases and laps of one run."""
 
     planned: int = 0
     """Number of epochs of the whole run; 0 if unknown."""
     stages: tuple[int, ...] = (0,)
+    """First epoch of each stage."""
     epoch: int = -1
     """Number of the running epoch, or of the last one."""
     epochs: list[Epoch] = field(default_factory=list)
@@ -28,20 +34,14 @@ class Run:
     unsteady: bool = False
     """Whether step times were still changing at its end."""
     lost_seconds: float = 0.0
-    """Seconds of an epoch that an earlier process began and did not finish."""
-
-    @property
-    def timed(self) -> list[Lap]:
-        """Timed laps of all training phases."""
-        laps = [lap for phase in self.phases if phase.name == "train" for lap in phase.laps]
-        return [lap for lap in laps if lap.kind == "timed" and lap.samples]
+    """Seconds of epochs that earlier processes began and did not finish."""
 
     def restore(self, epochs: Sequence[Epoch], lost_seconds: float) -> None:
         """Continue after these epochs of an earlier process."""
-        self.epochs = [_marked_earlier(epoch) for epoch in epochs]
+        self.epochs = list(epochs)
         self.epoch, self.lost_seconds = len(epochs) - 1, lost_seconds
         self.phases = [phase for epoch in self.epochs for phase in epoch.phases]
-        self.steady = "resumed" if self.timed else ""
+        self.steady = "resumed" if timed_laps(self.phases) else ""
 
     def close_epoch(self, seconds: float, started: float) -> None:
         """Store the running epoch, given its duration and start in seconds."""
@@ -75,20 +75,21 @@ class Run:
         # Epochs may be so short that two of them are not enough.
         wanted = 0.0 if sampling.steps else sampling.train_seconds or 0.0
         # The first epoch has the start-up, and does not count in rates once there are others.
-        timed = [lap.seconds for lap in self.timed if lap.epoch > start]
+        timed = [lap.seconds for lap in timed_laps(self.phases) if lap.epoch > start]
         if after < end and (after - start < limit or (timed and sum(timed) < wanted)):
             return after
         return end if end < self.planned else None
 
-    @property
-    def once(self) -> list[Phase]:
-        """Phases outside epochs."""
-        in_epochs = {id(phase) for epoch in self.epochs for phase in epoch.phases}
-        return [phase for phase in self.phases if id(phase) not in in_epochs]
+    def done(self, sampling: Sampling, phase: str, share: float) -> float:
+        """Return the share of all needed epochs that is done, given the `share` of the running phase.
 
-    def _steady_by_stage(self) -> list[Sequence[Lap]]:
-        by_stage = [[lap for lap in self.timed if stage_of(self.stages, lap.epoch) == at] for at in self.stages]
-        return [without_slow_start(laps) for laps in by_stage]
+        Validation counts as the last tenth of an epoch.
+        """
+        if self.epoch < 0:  # before the first epoch
+            return 0.0
+        part = 0.9 * share if phase == "train" else 0.9 + 0.1 * share
+        planned = self.planned or 1
+        return min(1.0, (self.epoch + part) / min(planned, sampling.epochs or planned))
 
     @property
     def drifted(self) -> str:
@@ -102,21 +103,88 @@ class Run:
         factor = 1 + min(abs(change), 1.0) * (abs(change) > TREND)
         return factor if change > 0 else 1 / factor
 
-    def summary(self, resident: Sequence[Lap] = ()) -> dict[str, Any]:
-        """Return the run's fields of a Measurement, projected if epochs are missing."""
-        planned = self.planned or len(self.epochs)
-        return summarise(self.epochs, self.once, resident, planned, self.stages, self.lost_seconds)
+    def _steady_by_stage(self) -> list[Sequence[Lap]]:
+        timed = timed_laps(self.phases)
+        by_stage = [[lap for lap in timed if stage_of(self.stages, lap.epoch) == start] for start in self.stages]
+        return [without_slow_start(laps) for laps in by_stage]
 
     @property
     def seconds(self) -> float:
         """Seconds of the whole run, projected if epochs are missing."""
         return float(self.summary()["seconds"])
 
+    def stage_seconds(self) -> dict[int, float]:
+        """Return the seconds of all epochs of each stage, by its first epoch; projected from those that ran."""
+        # A run that was left early has no later stages.
+        stages = zip(self.stages, self._by_stage((), sampled=True), strict=False)
+        return {start: stage.seconds(None) for start, stage in stages}
 
-def _marked_earlier(epoch: Epoch) -> Epoch:
-    """Return the epoch with its laps marked as timed by an earlier process."""
-    phases = [replace(phase, laps=tuple(replace(lap, earlier=True) for lap in phase.laps)) for phase in epoch.phases]
-    return replace(epoch, phases=tuple(phases))
+    def summary(self, resident: Sequence[Lap] = ()) -> dict[str, Any]:
+        """Return seconds, rates and shares of the whole run, as fields of a Measurement.
+
+        They are projected if epochs or parts of them are missing. Rates are those of all stages, weighted by their
+        samples. `resident` has the laps on a resident batch of each stage; their epoch is the stage's first.
+        """
+        planned = self.planned or len(self.epochs)
+        phases = [phase for epoch in self.epochs for phase in epoch.phases]
+        in_epochs = {id(phase) for phase in phases}
+        once = [phase for phase in self.phases if id(phase) not in in_epochs]
+        phases += once
+        sampled = len(self.epochs) < planned or any(phase.cut for phase in phases)
+        # The time of a pass that left samples out (such as a single last one) is scaled, so it was not measured.
+        scaled = any(phase.total_samples > phase.samples for phase in phases)
+        stages = self._by_stage(resident, sampled)
+        timed = stages if self.epochs else [Stage((), 0, tuple(timed_laps(once)), tuple(resident))]
+        weights = [stage.samples for stage in timed]
+        pace = _per_sample([stage.timed for stage in timed], weights, lambda lap: lap.seconds)
+        waited = _per_sample([stage.timed for stage in timed], weights, lambda lap: lap.wait_seconds)
+        resident_pace = _per_sample([stage.resident for stage in timed], weights, lambda lap: lap.seconds)
+
+        def seconds_of(name: str | None) -> float:
+            by_stage = sum(stage.seconds(name) for stage in stages)
+            return by_stage + sum(phase.projected_seconds for phase in once if name in (None, phase.name))
+
+        return {
+            "seconds": seconds_of(None) + self.lost_seconds,
+            "measured": not sampled and not scaled,
+            "train_seconds": seconds_of("train"),
+            "valid_seconds": seconds_of("valid"),
+            "samples_per_second": 1 / pace if pace else None,
+            "epochs": planned or 1,
+            "samples": sum(phase.samples for phase in phases if phase.name == "train"),
+            "loader_wait": waited / pace if pace and waited is not None else None,
+            "data_stall": 1 - resident_pace / pace if pace and resident_pace else None,
+            "resident_samples_per_second": 1 / resident_pace if resident_pace else None,
+            "run_samples": (sum(stage.samples for stage in stages) + training_samples(once)) or None,
+            "laps": tuple(lap for phase in phases for lap in phase.laps) + tuple(resident),
+        }
+
+    def _by_stage(self, resident: Sequence[Lap], sampled: bool) -> list[Stage]:
+        starts = [start for start in self.stages if start < max(1, self.planned or len(self.epochs))] or [0]
+        ends = [*starts[1:], max(self.planned, len(self.epochs))]
+        stages = []
+        for start, end in zip(starts, ends, strict=True):
+            ran = tuple(epoch for epoch in self.epochs if stage_of(starts, epoch.index) == start)
+            # In a sampled run, epochs after the first of a stage have no start-up.
+            recent = ran[1:] or ran if sampled else ran
+            laps = tuple(lap for lap in resident if stage_of(starts, lap.epoch) == start)
+            timed = timed_laps([phase for epoch in recent for phase in epoch.phases])
+            stages.append(Stage(ran, end - start, tuple(timed), laps))
+        return stages
+
+
+def _per_sample(
+    laps_by_stage: Sequence[Sequence[Lap]], weights: Sequence[int], seconds_of: Callable[[Lap], float]
+) -> float | None:
+    """Return the mean of the stages' seconds per sample, weighted; None if a stage has no samples."""
+    samples = [sum(lap.samples for lap in laps) for laps in laps_by_stage]
+    if not all(samples):
+        return None
+    paces = [sum(map(seconds_of, laps)) / count for laps, count in zip(laps_by_stage, samples, strict=True)]
+    if len(paces) == 1:
+        return paces[0]
+    total = sum(weights)
+    return sum(pace * weight for pace, weight in zip(paces, weights, strict=True)) / total if total else None
 
 
 def _at(lap: Lap, time: Callable[[float], float]) -> Lap:

@@ -1,18 +1,16 @@
-"""Decides how much of a run is measured: when the warm-up ends, and when there are enough timed laps. Pure Python."""
+"""How much of a run each mode measures (sampled, full, quick, probe), and when a phase of it may end.
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from statistics import correlation, fmean, linear_regression
+Clock asks `Stop` after each lap: is the warm-up over, and are there enough timed laps?
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpubench.suite.trial import Lap, Mode
 
 FLAT = 0.05
 """Step times are steady if the halves of the last laps differ by at most this share."""
-
-DRIFT = 0.2
-"""Timed laps are unsteady if their halves differ by more than this share, even after a flat warm-up."""
 
 
 @dataclass(frozen=True)
@@ -21,55 +19,52 @@ class Sampling:
 
     epochs: int | None
     """Least number of epochs begun before the trial ends."""
-    lap_seconds: float
+    lap_seconds: float = 0.25
     """Least length of a lap, long enough that a synchronisation is a small part of it."""
-    warmup_seconds: float
+    warmup_seconds: float = 0.0
     """Longest warm-up, if it does not become flat."""
-    train_seconds: float | None
-    valid_seconds: float | None
-    timed_laps: int
+    least_warmup_seconds: float = 0.0
+    """Shortest warm-up if the card's sensors cannot be read: its clock and temperature change with the load."""
+    train_seconds: float | None = None
+    """Least time of the timed laps of training; `valid_seconds` of the other phases."""
+    valid_seconds: float | None = None
+    timed_laps: int = 0
     """Least number of timed laps of a sampled phase."""
-    resident_laps: int
+    resident_laps: int = 1
     """Number of laps on one resident batch after the training."""
-    resident_seconds: float
+    resident_seconds: float = 0.0
+    """Least time of these laps."""
     steps: bool = False
     """Whether to take one warm-up step instead of waiting for a steady state, and one validation batch."""
     timed_steps: int = 0
-    """Least number of timed steps of a phase, unless its time exceeds `train_limit`."""
+    """With `steps`: least number of timed steps of training, unless their time exceeds `train_limit`."""
     train_limit: float = 0.0
     """With `steps`: seconds after which the training stops even with fewer timed steps."""
     most_laps: int | None = None
     """Approximate largest number of laps in an epoch of a phase, so that a full run's row stays short."""
-    least_warmup_seconds: float = 0.0
-    """Shortest warm-up if the card's sensors cannot be read: its clock and temperature change with the load."""
     long_laps: bool = False
     """Whether laps start as long as in the previous epoch, so that a short epoch is one lap."""
 
 
 def sampling_for(mode: Mode, *, accelerator: bool) -> Sampling:
     """Return the sampling of a mode. On a CPU steps are long and the warm-up is short."""
-    least, warmup = (5.0, 30.0) if accelerator else (0.0, 3.0)
+    if mode in {"quick", "probe"}:
+        short = Sampling(1, steps=True, valid_seconds=0.0)
+        if mode == "quick":
+            return replace(short, lap_seconds=0.0, train_seconds=0.0, timed_steps=3, train_limit=5.0)
+        # A probe's rate chooses the fastest batch, so two short steps are not enough. An accelerator also needs steps
+        # on a resident batch, in which its allocator shows whether the batch fits.
+        probe = replace(short, lap_seconds=0.5, train_seconds=0.5, timed_steps=2, train_limit=10.0)
+        return replace(probe, resident_laps=int(accelerator))
+    least, longest = (5.0, 30.0) if accelerator else (0.0, 3.0)
+    usual = Sampling(2, warmup_seconds=longest, least_warmup_seconds=least)
     if mode == "full":
-        return Sampling(
-            None, 0.25, warmup, None, None, 0, 2, 1.0, most_laps=32, least_warmup_seconds=least, long_laps=accelerator
-        )
-    if mode == "sampled" and accelerator:  # its laps vary less than a CPU's, and it is warm by then
-        return Sampling(2, 0.25, warmup, 2.0, 0.75, 2, 1, 0.5, least_warmup_seconds=least)
-    if mode == "sampled":
-        return Sampling(2, 0.25, warmup, 4.0, 1.5, 3, 2, 1.0, least_warmup_seconds=least)
-    if mode == "quick":
-        return Sampling(1, 0.0, 0.0, 0.0, 0.0, 0, 1, 0.0, steps=True, timed_steps=3, train_limit=5.0)
-    # A probe: its rate chooses the fastest batch, so two short steps are not enough. An accelerator also needs steps
-    # on a resident batch, in which its allocator shows whether the batch fits.
-    return Sampling(1, 0.5, 0.0, 0.5, 0.0, 0, int(accelerator), 0.0, steps=True, timed_steps=2, train_limit=10.0)
-
-
-HEATING_SECONDS, TREND = 300.0, 0.03
-"""A trend goes on for so long, as a cooler heats up, and is reported if it changes step times by more than TREND."""
-
-TREND_LAPS, TREND_Z = 8, 3.29
-"""Least number of laps with a trend, and its distance from none in standard deviations (more for few laps): that of
-0.1% of steady samples with independent laps, and of 2 to 8% if neighbours correlate by 0.6."""
+        laps = replace(usual, most_laps=32, long_laps=accelerator)
+        return replace(laps, epochs=None, resident_laps=2, resident_seconds=1.0)
+    if accelerator:  # its laps vary less than a CPU's, and it is warm by then
+        return replace(usual, train_seconds=2.0, valid_seconds=0.75, timed_laps=2, resident_seconds=0.5)
+    resident = replace(usual, resident_laps=2, resident_seconds=1.0)
+    return replace(resident, train_seconds=4.0, valid_seconds=1.5, timed_laps=3)
 
 
 class Stop:
@@ -158,42 +153,3 @@ class Stop:
             return f"long laps: {len(self._warmup)} warm-up laps, {spent:.1f} s"
         self.unsteady = True
         return f"unsteady: {moving} still moved after {len(self._warmup)} laps, {spent:.1f} s"
-
-
-def _pace(laps: Sequence[Lap]) -> float:
-    """Return the seconds per sample."""
-    return sum(lap.seconds for lap in laps) / max(1, sum(lap.samples for lap in laps))
-
-
-def without_slow_start(laps: Sequence[Lap]) -> Sequence[Lap]:
-    """Return the timed laps of a stage without its first epoch if the later ones are faster.
-
-    Cold files make a first epoch slow. It counts once in the run, so its pace is no drift.
-    """
-    later = [lap for lap in laps if lap.epoch > laps[0].epoch]
-    return later if later and _pace(later) < _pace([lap for lap in laps if lap.epoch == laps[0].epoch]) else laps
-
-
-def drift(laps: Sequence[Lap]) -> str:
-    """Return why these timed laps are not a steady state, or an empty string."""
-    half = len(laps) // 2
-    if half < 2:
-        return ""
-    early, late = _pace(laps[:half]), _pace(laps[-half:])
-    if early <= 0 or abs(late / early - 1) <= DRIFT:
-        return ""
-    return f"unsteady: a step took {late / early - 1:+.0%} in the second half of the timed laps"
-
-
-def trend(laps: Sequence[Lap], most_seconds: float) -> float:
-    """Return the share by which step times change in `most_seconds` if these laps' trend goes on; 0 without a trend."""
-    times = [lap.started + lap.seconds / 2 for lap in laps]
-    paces = [_pace([lap]) for lap in laps]
-    if len(laps) < TREND_LAPS or min(paces) == max(paces) or any(lap.earlier for lap in laps):
-        return 0.0
-    # Fisher's transformation of a correlation, whose tails are heavier for few laps; a perfect one has no end.
-    z = math.atanh(min(abs(correlation(times, paces)), 1 - 1e-9)) * math.sqrt(len(laps) - 3)
-    if z < TREND_Z * (1 + 2 / len(laps)):
-        return 0.0
-    slope: float = linear_regression(times, paces).slope / fmean(paces)
-    return slope * min(most_seconds, HEATING_SECONDS)

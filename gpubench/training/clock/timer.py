@@ -1,68 +1,36 @@
-"""Synchronises with the device, reads the time, and combines laps with other processes. Used by Clock."""
+"""Reads the time for Clock: waits for the device first, and combines the laps of processes that train together.
 
-import time
-from bisect import bisect
+An unbroken run does not wait for the device. It records events in the device's queue, whose times replace the host's
+at the end of the run.
+"""
+
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from gpubench.errors import UserError
 from gpubench.suite.trial import Lap
-from gpubench.training.clock.peers import Peers, lap_of_all, numbers_of
 
 
-class Event(Protocol):
-    """An event in a device's queue, like torch's."""
+@dataclass(frozen=True)
+class Peers:
+    """The processes that train together, including this one; by default there is only this one."""
 
-    def record(self) -> None:
-        """Put the event at the end of the queue."""
+    gather: Callable[[Sequence[float]], Sequence[Sequence[float]]] = lambda numbers: [numbers]
+    """Given this process's numbers, returns those of all processes in the order of ranks; waits for all of them."""
+    names: tuple[str, ...] = ("rank 0",)
+    """Names of the processes: `rank 3 (node 1, cuda:3)`."""
 
-    def elapsed_time(self, end_event: Any) -> float:
-        """Return the device's milliseconds from this event to `end_event`; both must be finished."""
-
-
-class Marks:
-    """Events in the queue of a device, and the host times at which they were recorded.
-
-    The host records them ahead of the device.
-
-    Args:
-        event: makes an event.
-        now: returns seconds of the host's clock.
-    """
-
-    def __init__(self, event: Callable[[], Event], now: Callable[[], float]) -> None:
-        self._event, self._now = event, now
-        self._events: list[Event] = []
-        self._set: list[float] = []
-
-    def set(self) -> None:
-        """Record an event at the end of the queue."""
-        event = self._event()
-        event.record()
-        self._events.append(event)
-        self._set.append(self._now())
-
-    def device_time(self) -> Callable[[float], float]:
-        """Return a function from host time to device time; call this when the device has finished all events.
-
-        Both times are equal at the first event, when the device was idle. Between two events, times are interpolated.
-        """
-        first = self._events[0]
-        passed = [self._set[0] + first.elapsed_time(event) / 1000 for event in self._events]
-
-        def device(host: float) -> float:
-            if host <= self._set[0]:  # a warm-up before the run, which waited for the device
-                return host
-            after = min(max(bisect(self._set, host), 1), len(passed) - 1)
-            (begin, end), (low, high) = self._set[after - 1 : after + 1], passed[after - 1 : after + 1]
-            share = (host - begin) / (end - begin) if end > begin else 0.0
-            return low + (high - low) * min(1.0, max(0.0, share))
-
-        return device
+    @property
+    def world(self) -> int:
+        """Number of processes."""
+        return len(self.names)
 
 
 class Timer:
-    """The device, the time and the peers of one process.
+    """The time, the device and the peers of one process.
 
     Args:
         synchronize: waits until the device has finished its queue.
@@ -70,62 +38,61 @@ class Timer:
         peers: the processes that train together.
     """
 
-    def __init__(
-        self,
-        synchronize: Callable[[], None] = lambda: None,
-        now: Callable[[], float] = time.perf_counter,
-        peers: Peers | None = None,
-    ) -> None:
-        self.now, self.peers = now, peers or Peers()
+    def __init__(self, synchronize: Callable[[], None], now: Callable[[], float], peers: Peers) -> None:
+        self.now, self.peers = now, peers
         self._synchronize = synchronize
-        self._marks: Marks | None = None
+        self._event: Callable[[], Any] | None = None
+        self._events: list[Any] = []
+        self._recorded: list[float] = []  # host time at which each event was put into the queue
         self.outside = 0.0
         """Seconds of the running epoch that do not count: clean-up, waiting for other processes."""
-        self._waited = [(0.0, 0)] * self.peers.world
+        self._timed_steps = 0
+        self._waited = [0.0] * peers.world
 
     def synchronize(self) -> None:
         """Wait for the device; in an unbroken run only record an event in its queue."""
-        if self._marks:
-            self._marks.set()
-        else:
+        if self._event is None:
             self._synchronize()
+            return
+        self._events.append(self._event())
+        self._events[-1].record()
+        self._recorded.append(self.now())
 
     @property
     def unbroken(self) -> bool:
         """Whether an unbroken run is active, whose times are the host's until it ends."""
-        return self._marks is not None
+        return self._event is not None
 
-    def check_ended(self) -> None:
-        """Raise UserError if an unbroken run has not ended."""
-        if self.unbroken:
-            raise UserError("clock.runs(n, event): its loop was left before its end, so no lap has the device's time")
-
-    def leave_out(self, seconds: float) -> None:
-        """Exclude a phase's seconds from its epoch; raises UserError in an unbroken run."""
-        if self.unbroken:
-            raise UserError("clock.runs(n, event): counted=False is not for these runs, whose phases all count")
-        self.outside += seconds
-
-    def begin_unbroken(self, event: Callable[[], Event]) -> None:
-        """Stop waiting for the device from now on; raises UserError with several processes."""
+    def begin_unbroken(self, event: Callable[[], Any]) -> None:
+        """Stop waiting for the device; `event` makes the events instead. Raises UserError with several processes."""
         if self.peers.world > 1:
             raise UserError("clock.runs(n, event) is for one process: laps of several need their times at once")
         self._synchronize()
-        self._marks = Marks(event, self.now)
-        self._marks.set()
+        self._event, self._events, self._recorded = event, [], []
+        self.synchronize()
 
     def end_unbroken(self) -> Callable[[float], float]:
-        """Wait for the device; return a function from host time to device time since `begin_unbroken`."""
-        assert self._marks
-        marks, self._marks = self._marks, None
-        marks.set()
+        """Wait for the device; return a function from host time to device time since `begin_unbroken`.
+
+        Both times are equal at the first event, when the device was idle. Between two events, times are interpolated.
+        """
+        self.synchronize()
+        self._event = None
         self._synchronize()
-        return marks.device_time()
+        recorded, first = self._recorded, self._events[0]
+        finished = [recorded[0] + first.elapsed_time(event) / 1000 for event in self._events]
+
+        def device_time(host_time: float) -> float:
+            if host_time <= recorded[0]:  # a warm-up before the run, which waited for the device
+                return host_time
+            return float(np.interp(host_time, recorded, finished))
+
+        return device_time
 
     @property
     def waited(self) -> list[float]:
         """Mean seconds that a timed step of training waited for its loader, by rank."""
-        return [waited / steps if steps else 0.0 for waited, steps in self._waited]
+        return [seconds / max(1, self._timed_steps) for seconds in self._waited]
 
     def agree(self, numbers: Sequence[float] = ()) -> Sequence[Sequence[float]]:
         """Return the numbers of all processes; the time of waiting for them does not count as training."""
@@ -137,13 +104,20 @@ class Timer:
         return gathered
 
     def agreed(self, lap: Lap) -> Lap:
-        """Return the lap of all processes (see `lap_of_all`)."""
+        """Return the lap of all processes: the sum of their samples, in the time of the slowest.
+
+        Raises UserError if their numbers of steps differ.
+        """
         if self.peers.world == 1:
             return lap
-        gathered = self.agree(numbers_of(lap))
+        gathered = self.agree([lap.steps, lap.samples, lap.seconds, lap.wait_seconds])
+        steps, samples, seconds, waits = zip(*gathered, strict=True)
+        if len(set(steps)) > 1:
+            raise UserError(
+                f'clock.steps(phase="{lap.phase}"): the processes took {", ".join(f"{count:.0f}" for count in steps)}'
+                " steps; all need the same number of batches (see gpubench.training.sharding)"
+            )
         if lap.kind == "timed" and lap.phase == "train":
-            self._waited = [
-                (waited + numbers[3], steps + lap.steps)
-                for (waited, steps), numbers in zip(self._waited, gathered, strict=True)
-            ]
-        return lap_of_all(lap, gathered)
+            self._timed_steps += lap.steps
+            self._waited = [before + wait for before, wait in zip(self._waited, waits, strict=True)]
+        return replace(lap, samples=int(sum(samples)), seconds=max(seconds), wait_seconds=max(waits))
