@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from brief import brief
 from hypothesis import HealthCheck, settings
 from inside import described, run_inside, skip_sleep
 from typer.testing import CliRunner
@@ -63,9 +64,10 @@ class Done:
 
 @pytest.fixture
 def cli(tmp_path, monkeypatch):
-    """Runs gpubench inside this process, in `tmp_path`; each trial too, and sleep takes no time (tests/inside.py)."""
+    """Runs gpubench inside this process, in `tmp_path`; trials too, briefly, and sleep takes no time (inside.py)."""
     monkeypatch.chdir(tmp_path)
     skip_sleep(monkeypatch)
+    monkeypatch.setattr("gpubench.worker.run_trial.sampling_for", lambda mode, accelerator: brief(mode))
     monkeypatch.setattr("gpubench.runner.process.describe", lambda: described()["facts"])
     monkeypatch.setattr("gpubench.runner.run.run", partial(run, run_child=run_inside))
     monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)  # half a second, and told elsewhere

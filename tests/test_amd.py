@@ -122,7 +122,11 @@ def test_a_limit_held_where_its_counter_has_risen_since_the_last_reading():
     assert card.read().reasons == {"sw_thermal"}
 
 
-def test_a_card_that_refuses_everything_and_an_integrated_one_have_empty_fields():
+def test_a_card_is_found_by_its_address_and_one_that_refuses_or_is_integrated_has_empty_fields():
+    assert find(Smi(MI300X, "0000:01:00.0", "0000:C1:00.0"), BUS) is not None
+    assert find(Smi(MI300X, "0000:c1:00.0", "0000:c1:00.1"), BUS) is None
+    assert find(Smi(MI300X), "0000:c2:00") is None
+    assert find(Smi(MI300X), "") is None
     card = find(Smi({}), BUS)
     assert card.read() == Reading()
     assert card.state() == CardState()
@@ -130,13 +134,6 @@ def test_a_card_that_refuses_everything_and_an_integrated_one_have_empty_fields(
     card = find(Smi(MI300X), BUS, integrated=True)
     assert (card.state().max_pcie_generation, card.state().max_pcie_width) == (None, None)
     assert (card.read().pcie_generation, card.read().pcie_width) == (None, None)
-
-
-def test_a_card_is_found_by_its_address_and_partitions_of_one_are_not_told_apart():
-    assert find(Smi(MI300X, "0000:01:00.0", "0000:C1:00.0"), BUS) is not None
-    assert find(Smi(MI300X, "0000:c1:00.0", "0000:c1:00.1"), BUS) is None
-    assert find(Smi(MI300X), "0000:c2:00") is None
-    assert find(Smi(MI300X), "") is None
 
 
 def test_apples_gpu_tells_its_energy_and_without_packages_nothing_is_printed(capsys):

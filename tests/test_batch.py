@@ -71,15 +71,12 @@ def test_a_card_that_tells_what_rests_takes_five_probes(batch, lost):
     assert len(card.asked) <= 5 if batch >= 400 else 7
 
 
-def test_a_rough_answer_takes_one_probe():
+def test_few_probes_are_enough():
     card = Card(140 * 10**9, 10**9, 9 * 10**7, resting=10**9)
     found = largest_batch(card, capacity_bytes=card.limit, cap=None, rough=True)
     assert card.asked == [8]
     assert 0.8 * card.true < found.batch < card.true
-
-
-def test_memory_that_is_flat_at_first_is_found_in_few_probes():
-    """Of AlexNet with LARS: at small batches what the optimizer takes for a moment is more than the images take."""
+    # Of AlexNet with LARS: at small batches what the optimizer takes for a moment is more than the images take.
     limit, asked = 11 * 10**9, []
 
     def probe(batch):

@@ -46,7 +46,7 @@ def test_one_comparison_is_over_card_and_precision_together_on_one_base(tmp_path
     assert relative.groups[0].text == "4.00x"
 
 
-def test_wide_ranges_policies_and_precisions_stay_apart(tmp_path):
+def test_models_policies_and_precisions_stay_apart_with_figures_of_both_sides(tmp_path):
     given = [
         *two_cards(),
         *rows([90.0], model="m"),
@@ -65,6 +65,12 @@ def test_wide_ranges_policies_and_precisions_stay_apart(tmp_path):
     results = section_results(answered(tmp_path, given), "buyer")
     assert sorted(round(result.value, 2) for result in results) == [4.9, 6.0, 20.0]
     assert len({result.settings for result in results}) == 3, "words tell them apart"
+    given = [*two_cards(), *rows([7200.0], suite="mine"), *rows([3600.0], suite="mine", precision="fp16")]
+    text = "\n".join(screen(answered(tmp_path, given)))
+    assert lacking(text, "35/69 s", "60/120 min") == []
+    rates = [*rows([1.0], samples_per_second=800.0), *rows([1.0], samples_per_second=400.0, suite="x", **OLD)]
+    rates += rows([1.0], samples_per_second=250.0, suite="x")
+    assert lacking("\n".join(screen(answered(tmp_path, rates, metric="rate"))), 250, 400, "1.60") == []
 
 
 @pytest.mark.parametrize("changes", [{"precision": "fp32"}, {"card": "one", "device_hash": "d"}])
@@ -100,12 +106,3 @@ def test_own_rows_of_a_card_lead_the_newest_first_and_those_of_a_cpu_do_not(tmp_
     cpu = {"card": "AMD EPYC", "device": "cpu", "session": "s9"}
     given = [*published, *rows([40.0], **cpu), *rows([30.0], precision="bf16", **cpu)]
     assert "GTX 1080 Ti" in answered(tmp_path, given).headline
-
-
-def test_each_line_has_the_figures_of_both_sides(tmp_path):
-    given = [*two_cards(), *rows([7200.0], suite="mine"), *rows([3600.0], suite="mine", precision="fp16")]
-    text = "\n".join(screen(answered(tmp_path, given)))
-    assert lacking(text, "35/69 s", "60/120 min") == []
-    rates = [*rows([1.0], samples_per_second=800.0), *rows([1.0], samples_per_second=400.0, suite="x", **OLD)]
-    rates += rows([1.0], samples_per_second=250.0, suite="x")
-    assert lacking("\n".join(screen(answered(tmp_path, rates, metric="rate"))), 250, 400, "1.60") == []

@@ -35,7 +35,7 @@ def charts(source, tmp_path_factory):
     return folder
 
 
-def test_rows_come_back_byte_for_byte(source, charts, tmp_path):
+def test_rows_come_back_byte_for_byte_from_charts_and_the_pages_button(source, charts, tmp_path):
     whole = answer([source], keep=True)
     write(whole, tmp_path / "report.html")
     carriers = [*charts.glob("*-seconds.png"), *charts.glob("*-full-seconds.svg"), tmp_path / "report.html"]
@@ -48,9 +48,6 @@ def test_rows_come_back_byte_for_byte(source, charts, tmp_path):
             assert loaded.frame.equals(load([source]).frame)
         else:
             assert set(loaded.table().splitlines()) < set(source.read_bytes().splitlines())
-
-
-def test_what_the_pages_button_saves_is_read_too(source, tmp_path):
     saved = tmp_path / "gpubench-rows.csv.gz"
     saved.write_bytes(gzip.compress(source.read_bytes()))
     assert load([saved], keep=True).table() == source.read_bytes()

@@ -455,7 +455,7 @@ def test_an_epoch_leaves_out_some_of_the_images_that_are_easy_by_now():
     assert any(set(next(iter(loader))[1].tolist()) != seen[3] for _ in range(20)), "others each time"
 
 
-def test_a_step_keeps_the_loss_of_each_image_where_the_recipe_needs_it():
+def test_a_step_keeps_the_loss_of_each_image_and_nothing_that_a_cuda_graph_writes_again():
     run = run_of("speedrun", train_images="64", batch=32)
     run.recipe = replace(run.recipe, leave_out=0.25, leave_out_from=2)
     batches, _ = run.prepare(data.load_images(run.trial))
@@ -467,9 +467,6 @@ def test_a_step_keeps_the_loss_of_each_image_where_the_recipe_needs_it():
         expected = cross_entropy(run.objective.model(first[0]), first[1], label_smoothing=0.09, reduction="none")
     run.step(first)
     torch.testing.assert_close(run.losses[first[2]], expected, rtol=1e-4, atol=1e-4)
-
-
-def test_nothing_is_kept_where_a_cuda_graph_writes_its_next_answer():
     run = run_of("speedrun", train_images="64", batch=32)
     batches, _ = run.prepare(data.load_images(run.trial))
     answers = []

@@ -77,9 +77,12 @@ def asked(monkeypatch):
     return got
 
 
-def test_run_without_options_asks_for_the_defaults(asked):
+def test_run_asks_for_the_defaults_and_no_option_is_missing_above(asked):
     assert invoke(app, ["run"]).exit_code == 0
     assert asked == [Options()]
+    tried = set(shlex.split(" ".join([MANY, REST, QUICK, ON_SLURM])))
+    flags = {flag for option in get_command(app).commands["run"].params for flag in option.opts}
+    assert flags - tried == set()
 
 
 MANY = (
@@ -119,12 +122,6 @@ def test_slurm_gets_the_wishes_and_the_other_options(monkeypatch):
     ((job_options, arguments, out, _),) = got
     assert job_options == {"partition": "gpu", "nodes": 4}
     assert (arguments, out) == (["run", "--seed", "9"], Path("x.csv"))
-
-
-def test_no_option_of_run_is_missing_above():
-    tried = set(shlex.split(" ".join([MANY, REST, QUICK, ON_SLURM])))
-    flags = {flag for option in get_command(app).commands["run"].params for flag in option.opts}
-    assert flags - tried == set()
 
 
 def test_the_formats_and_metrics_in_help_are_those_there_are():

@@ -117,11 +117,20 @@ def test_fetch_gets_archives_and_files_into_the_cache_once_and_mends_what_is_wro
     datasets.fetch("cifar100")
 
 
-def test_a_wrong_archive_is_not_unpacked(server):
+def test_nothing_that_was_changed_is_unpacked(server, root, tmp_path):
     (server[0] / "cifar-100-python.tar.gz").write_bytes(b"something else")
     with pytest.raises(UserError, match="its MD5 differs"):
         datasets.fetch("cifar100")
     assert not (datasets.cache_folder() / "cifar-100-python").exists()
+
+    class Evil:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "owned",))
+
+    (root / "cifar-100-python" / "train").write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(UserError, match="its MD5 differs"):
+        datasets.load_cifar("cifar100", root)
+    assert not (tmp_path / "owned").exists()
 
 
 def test_what_cannot_be_fetched_names_the_ways_out(monkeypatch, root):
@@ -170,17 +179,6 @@ def test_a_missing_or_truncated_file_is_named_with_both_ways_out(root, content, 
     assert str(path) in str(raised.value)
     assert "gpubench data fetch cifar100" in str(raised.value)
     assert "--synthetic" in str(raised.value)
-
-
-def test_a_changed_pickle_is_never_unpickled(root, tmp_path):
-    class Evil:
-        def __reduce__(self):
-            return (Path.touch, (tmp_path / "owned",))
-
-    (root / "cifar-100-python" / "train").write_bytes(pickle.dumps(Evil()))
-    with pytest.raises(UserError, match="its MD5 differs"):
-        datasets.load_cifar("cifar100", root)
-    assert not (tmp_path / "owned").exists()
 
 
 def test_weights_are_fetched_checked_and_found(server, tmp_path, monkeypatch):

@@ -63,15 +63,7 @@ def test_a_card_that_cudnn_refuses_is_described_and_told_its_build(cards, name, 
     assert facts["devices"][-1]["kind"] == "cpu"
 
 
-def test_an_old_card_beside_a_new_one_is_to_be_left_out(cards):
-    facts = cards(("RTX 3090", 8, 6), ("GTX 1080 Ti", 6, 1))
-    new, old = [result for result in of_torch(facts) if result.level == "fix"]
-    assert new.text.startswith("cuda:0: RTX 3090")
-    assert new.advice.endswith("export CUDA_VISIBLE_DEVICES=GPU-uuid-RTX 3090")
-    assert "no kernels for sm_61" in old.text
-
-
-def test_what_a_card_in_order_says_of_its_memory_and_cudnn(cards):
+def test_what_is_said_of_cards_in_order_and_old_ones(cards):
     (spark, cpu) = devices_of(cards(("NVIDIA GB10", 12, 1)))
     assert spark.shares_memory
     assert cpu.shares_memory
@@ -79,6 +71,11 @@ def test_what_a_card_in_order_says_of_its_memory_and_cudnn(cards):
     facts = cards(("RTX 2080 Ti", 7, 5))
     assert facts["cudnn"] == "92600"
     assert facts["devices"][0]["problem"] == ""
+    facts = cards(("RTX 3090", 8, 6), ("GTX 1080 Ti", 6, 1))
+    new, old = [result for result in of_torch(facts) if result.level == "fix"]
+    assert new.text.startswith("cuda:0: RTX 3090")
+    assert new.advice.endswith("export CUDA_VISIBLE_DEVICES=GPU-uuid-RTX 3090")
+    assert "no kernels for sm_61" in old.text
 
 
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 12040)."

@@ -25,13 +25,17 @@ def results(tmp_path):
     return path
 
 
-def test_trials_on_both_sides_of_the_sampling_limit_are_one_case(tmp_path):
+def test_which_rows_are_benchmarks_of_their_own(tmp_path):
     both = [{"measured": "measured"}, {"measured": "projected", "trial": 2}]
     records.append(tmp_path / "a.csv", [row(mode=mode, **trial) for mode in ("sampled", "full") for trial in both])
     (text,) = export([tmp_path / "a.csv"], "benchstat", None)
     kinds = [line.partition(":")[0] if ":" in line else "trial" for line in text.splitlines()[2:]]
     kinds = [kind for kind in kinds if kind in {"measured", "trial"}]
     assert kinds == ["measured", "trial", "trial", "measured", "trial", "measured", "trial"]
+    records.append(tmp_path / "b.csv", [row(), row(processes=4, session="s2"), row(processes=None, model="resnet34")])
+    (text,) = export([tmp_path / "b.csv"], "benchstat", None)
+    names = [line.split()[0] for line in text.splitlines() if line.startswith("Benchmark")]
+    assert [name.partition("/processes=")[2].partition("/")[0] for name in names] == ["1", "4", "1"]
 
 
 def test_benchstats_grammar(results):
@@ -40,13 +44,6 @@ def test_benchstats_grammar(results):
     assert len(lines) == 12
     shape = r"BenchmarkResnet/model=resnet18/precision=(fp32|fp16)/batch=64-fixed\S* 1 [\d.]+ sec/op [\d.]+ samples/s"
     assert all(re.fullmatch(shape, line) for line in lines)
-
-
-def test_numbers_of_processes_are_benchmarks_of_their_own(tmp_path):
-    records.append(tmp_path / "a.csv", [row(), row(processes=4, session="s2"), row(processes=None, model="resnet34")])
-    (text,) = export([tmp_path / "a.csv"], "benchstat", None)
-    names = [line.split()[0] for line in text.splitlines() if line.startswith("Benchmark")]
-    assert [name.partition("/processes=")[2].partition("/")[0] for name in names] == ["1", "4", "1"]
 
 
 def test_mistakes(results, tmp_path):

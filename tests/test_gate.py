@@ -25,6 +25,7 @@ def times(factor, spread=1.0):
 
 def code_of(tmp_path, *groups, limit=0.05):
     path = tmp_path / "rows.csv"
+    path.unlink(missing_ok=True)
     for workload in groups:
         records.append(path, workload)
     return gate(compare([path], Question(by="precision", baseline="fp32")), limit)
@@ -216,11 +217,17 @@ def specimens(seconds, **changes):
     ]
 
 
-def test_specimens_that_ran_both_sides_are_paired(tmp_path):
+def test_specimens_of_both_sides_are_paired_with_or_without_spread(tmp_path):
     """Cards differ by 15%, and each is 20% slower in bf16: the gate sees each card's own ratio, as the verdict does."""
     speeds = [100.0, 103.0, 106.0, 109.0, 112.0, 115.0]
     slower = specimens([1.2 * speed for speed in speeds], precision="bf16")
     code, lines = code_of(tmp_path, specimens(speeds), slower)
+    assert code == 1, lines
+    even = [row(device_hash=f"{n}", trial=trial) for n in range(8) for trial in range(6)]
+    slower = [
+        row(device_hash=f"{n}", trial=trial, seconds=120.0, precision="bf16") for n in range(8) for trial in range(6)
+    ]
+    code, lines = code_of(tmp_path, even, slower)
     assert code == 1, lines
 
 
@@ -231,12 +238,3 @@ def test_many_days_of_one_device_are_one_specimen(tmp_path):
             times = [factor * value + day / 100 for value in EVEN]
             records.append(path, rows(times, session=f"{device}{day}", torch=version, device_hash=device))
     assert gate(compare([path], Question(by="torch", baseline="2.14.0")), 0.05)[0] == 3
-
-
-def test_specimens_without_any_spread_are_decided(tmp_path):
-    even = [row(device_hash=f"{n}", trial=trial) for n in range(8) for trial in range(6)]
-    slower = [
-        row(device_hash=f"{n}", trial=trial, seconds=120.0, precision="bf16") for n in range(8) for trial in range(6)
-    ]
-    code, lines = code_of(tmp_path, even, slower)
-    assert code == 1, lines

@@ -25,7 +25,7 @@ def others(answer, study):
 # Epochs
 
 
-def test_the_epochs_of_a_table():
+def test_the_tables_of_epochs_and_phases():
     first, last = epochs_in(json.dumps(EPOCHS))
     assert (first.number, first.hours, first.top1, first.size) == (1, 0.5, 0.25, 128)
     assert (last.number, last.top5) == (2, 0.9375), "of an epoch's lines the first"
@@ -34,6 +34,12 @@ def test_the_epochs_of_a_table():
     phases = json.dumps([["epochs", "size", "hours"], ["0-13", 128, 1.25]])
     for other in ("", "[]", "3", phases, '[["epoch","hours"],[null,1]]', '[["epoch","hours"],[1,"inf"]]'):
         assert epochs_in(other) == []
+    assert hours_by_size(stages_in(json.dumps(PHASES))) == [(128, 1.25), (224, 2.5), (288, 1.0)]
+    assert hours_by_size(stages_in(json.dumps(EPOCHS_BY_SIZE))) == [(128, 1.0), (224, 1.0)]
+    assert hours_by_size(stages_in(json.dumps([EPOCHS_BY_SIZE[0], EPOCHS_BY_SIZE[3]]))) == []
+    assert stages_in('[["hours","size"]]') == [], "a table without lines still has hours in all"
+    for other in ("", "[]", "3", '[["a"],[1]]', '[["hours","size"],[1]]', "{"):
+        assert stages_in(other) is None
 
 
 def test_own_runs_have_a_table_beside_published_ones_but_not_of_one_epoch(tmp_path):
@@ -161,15 +167,6 @@ PHASES = [
     ["25-28", 288, 128, 1],
 ]
 EPOCHS_BY_SIZE = [["epoch", "hours", "size"], [1, 0.5, 128], [2, 1.0, 128], [3, 2.0, 224], [3, 2.0, 224]]
-
-
-def test_hours_of_phases_and_of_epochs():
-    assert hours_by_size(stages_in(json.dumps(PHASES))) == [(128, 1.25), (224, 2.5), (288, 1.0)]
-    assert hours_by_size(stages_in(json.dumps(EPOCHS_BY_SIZE))) == [(128, 1.0), (224, 1.0)]
-    assert hours_by_size(stages_in(json.dumps([EPOCHS_BY_SIZE[0], EPOCHS_BY_SIZE[3]]))) == []
-    assert stages_in('[["hours","size"]]') == [], "a table without lines still has hours in all"
-    for other in ("", "[]", "3", '[["a"],[1]]', '[["hours","size"],[1]]', "{"):
-        assert stages_in(other) is None
 
 
 def test_each_case_has_its_hours_and_another_figure_has_none(tmp_path):

@@ -47,7 +47,7 @@ def test_a_pass_is_cut_into_about_so_many_laps(most, steps):
     assert run(laps_of(sampling, 127), 127, 1.0)[0] == steps
 
 
-def test_what_a_lap_holds_and_which_are_timed():
+def test_what_a_lap_holds_which_are_timed_and_where_waiting_goes():
     laps = laps_of()
     laps.step(7)
     laps.step(8)
@@ -60,9 +60,6 @@ def test_what_a_lap_holds_and_which_are_timed():
     assert kinds("warmup") == ["timed"]
     assert kinds("warmup", "warmup", "timed") == ["warmup", "warmup", "timed"]
     assert kinds() == []
-
-
-def test_the_time_that_the_loader_took_to_end_belongs_to_the_last_lap():
     laps = laps_of()
     laps.wait = 0.25
     run(laps, 2, 1.0)

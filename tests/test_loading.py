@@ -268,21 +268,6 @@ def test_a_program_that_spells_numbers_anew_changes_nothing(tmp_path):
     assert len(load([again]).problems) == 4
 
 
-def test_rows_are_whole_where_a_chart_carried_them(tmp_path):
-    """Rows of several tables become one table: what was whole is, what was changed is not."""
-    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
-    records.append(one, [row(trial=0), row(trial=1)])
-    records.append(two, [row(trial=2), row(trial=3)])
-    pd.read_csv(two).dropna(axis=1, how="all").copy().assign(note="mine").to_csv(two, index=False)
-    two.write_text(two.read_text().replace(",3,", ",4,"))
-    carried = tmp_path / "carried.csv"
-    carried.write_bytes(load([one, two], keep=True).table())
-    loaded = load([carried])
-    assert len(loaded.frame) == 4
-    (problem,) = loaded.problems
-    assert lacking(problem, carried, "line 5", "row_digest", "used") == []
-
-
 def test_rows_of_before_have_no_digest_and_are_not_called_changed(tmp_path):
     path = tmp_path / "a.csv"
     records.append(path, [row()])

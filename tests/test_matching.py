@@ -99,7 +99,7 @@ def test_fp32_is_the_baseline_of_precisions_and_bf16_of_those_in_8_bits():
     assert {other for _, other in found} == {"A100 resnet18 20"}
 
 
-def test_a_case_that_one_side_has_alone_is_named_with_its_batch_or_policy():
+def test_a_case_without_a_partner_is_named_where_that_was_asked_for():
     groups = A, B, on("A100", model="lone"), on("B200", model="own")
     found, left_out = pairs("card", *groups, wish=("card", "B200"))
     assert found == [("A100 resnet18 100", "B200 resnet18 100")]
@@ -108,9 +108,6 @@ def test_a_case_that_one_side_has_alone_is_named_with_its_batch_or_policy():
     assert lacking(own, "resnet own fp32 batch 64", "B200", "card") == []
     *_, line = pairs("card", A, B, on("B200", batch_policy="max"), wish=("card", "A100"))[1]
     assert lacking(line, "resnet18 fp32 batch max", "B200", "A100") == []
-
-
-def test_along_another_axis_it_is_named_only_where_that_was_asked_for():
     groups = on("A100"), on("A100", precision="fp16"), on("B200", precision="fp16"), on("C300")
     found, left_out = pairs("precision", *groups, explicit=False)
     assert (found, left_out) == ([("A100 resnet18 100", "A100 resnet18 100")], [])

@@ -277,21 +277,6 @@ def test_resume_refuses_other_options_and_names_them(cli, tmp_path):
     assert "differs in batch_size, seed" in other.stderr
 
 
-def test_models_of_one_run_may_differ_by_their_presets(cli, tmp_path):
-    text = (SUITES / "scripted.py").read_text()
-    own = tmp_path / "own.py"
-    own.write_text(text.replace("    version=1,", '    version=1,\n    presets={"model": {"long": {"steps": 8}}},'))
-    base = ("run", "--suite", own, "--device", "cpu", "--out", tmp_path / "a.csv", "--precision", "fp32")
-    assert cli(*base, "--repeats", 1).returncode == 0
-    again = cli(*base, "--repeats", 2)
-    assert again.returncode == 0, again.stderr
-    rows = rows_of(tmp_path / "a.csv")
-    assert len({row["params"] for row in rows}) == 2
-    assert len(rows) == 4
-    other = cli(*base, "--repeats", 2, "--set", "steps=6")
-    assert "differs in params" in other.stderr
-
-
 def test_a_resumed_run_does_not_forget_how_trials_ended(cli, tmp_path):
     base = ("run", "--suite", SUITES / "misses_goal.py", "--full", "--device", "cpu", "--out", tmp_path / "a.csv")
     assert cli(*base, "--precision", "fp32").returncode == 4

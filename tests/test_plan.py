@@ -106,7 +106,7 @@ def test_a_bad_batch_is_refused(tmp_path, batch):
         demo_cases(tmp_path, batch=batch)
 
 
-def test_every_round_holds_every_case_once_with_the_seed_of_the_round(tmp_path):
+def test_rounds_hold_every_case_once_and_begin_with_the_smallest(tmp_path):
     cases = demo_cases(tmp_path, [GPU, GPU1], batch="8", precision="fp32,tf32,fp16,bf16")
     trials = schedule(cases, 6, seed=1)
     rounds = [[t.case for t in trials if t.index == index] for index in range(6)]
@@ -120,10 +120,7 @@ def test_every_round_holds_every_case_once_with_the_seed_of_the_round(tmp_path):
     assert [(t.case.refusal, t.index, t.seed) for t in trials] == [
         ("no", 0, 40), ("", 0, 40), ("", 0, 40), ("", 1, 41), ("", 1, 41),
     ]  # fmt: skip
-
-
-def test_the_first_round_begins_with_the_smallest_model_and_fp32_on_each_card(tmp_path):
-    """A ratio then comes after two trials, and the dearest model last."""
+    # A ratio then comes after two trials, and the dearest model last.
     cases = demo_cases(tmp_path, [GPU, GPU1], batch="8", precision="fp32,fp16")
     first = [(t.case.model, t.case.device, t.case.precision) for t in schedule(cases, 1, seed=1)]
     assert first == [

@@ -52,7 +52,7 @@ def test_what_is_printed_is_marked_only_where_it_must_be():
     assert shown("a\udcffb\ud800") == "a\ufffdb\ufffd"
 
 
-def test_data_is_exact_but_for_a_terminal_and_a_name_makes_no_line_of_its_own(capsys):
+def test_data_is_exact_but_for_a_terminal_and_rows_that_nothing_takes_are_printed(capsys):
     say("a\x1b\n\tb", exact=True)
     assert capsys.readouterr().out == "a\x1b\n\tb\n"
     with redirect_stdout(Terminal()) as out:
@@ -61,6 +61,15 @@ def test_data_is_exact_but_for_a_terminal_and_a_name_makes_no_line_of_its_own(ca
     # `a.csv: not yet` might else begin with the line `b.csv: ready`.
     say("b\na.csv: not yet", "  why")
     assert capsys.readouterr().out == "b\ufffda.csv: not yet\n  why\n"
+
+    @exits
+    def full():
+        raise Rescued("a.csv is full", data="a,b\n1,2\n")
+
+    with pytest.raises(typer.Exit) as end:
+        full()
+    assert end.value.exit_code == 4
+    assert capsys.readouterr().err == "gpubench: a.csv is full\na,b\n1,2\n\n"
 
 
 def test_the_console_and_a_progress_bar_show_brackets_as_they_are(monkeypatch):
@@ -88,17 +97,6 @@ def test_a_long_trial_says_in_a_log_how_far_it_is(monkeypatch, capsys):
             progress.lap({"phase": "train", "rate": 217.2, "fraction": done})
     (line,) = capsys.readouterr().err.splitlines()
     assert lacking(line, "[1/2]", "resnet18 fp32", "25%", "6 min", "18 min", "217.2 images/s") == []
-
-
-def test_rows_that_nothing_takes_are_printed_line_by_line(capsys):
-    @exits
-    def full():
-        raise Rescued("a.csv is full", data="a,b\n1,2\n")
-
-    with pytest.raises(typer.Exit) as end:
-        full()
-    assert end.value.exit_code == 4
-    assert capsys.readouterr().err == "gpubench: a.csv is full\na,b\n1,2\n\n"
 
 
 @pytest.fixture

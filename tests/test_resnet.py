@@ -45,10 +45,6 @@ def run_small(monkeypatch, *, mode="full", model="resnet18", name="fp32", batch=
         ("full", "workers", "fp32"),
         ("article", "device", "fp32"),
         pytest.param("article", "workers", "bf16", marks=pytest.mark.e2e),
-        pytest.param("full", "device", "fp32", marks=pytest.mark.slow),
-        pytest.param("full", "workers", "bf16", marks=pytest.mark.slow),
-        pytest.param("article", "device", "bf16", marks=pytest.mark.slow),
-        pytest.param("article", "workers", "fp32", marks=pytest.mark.slow),
     ],
 )
 def test_it_trains_through_fit_one_cycle(monkeypatch, name, recipe, pipeline):

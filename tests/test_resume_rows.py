@@ -55,13 +55,6 @@ def made(measurement=DONE, case=CASE, **changes):
     return row_of(Trial(case, 2, 44), measurement, setting, started="2026-11-22")
 
 
-def test_a_figure_that_its_column_may_not_hold_is_left_out_and_said():
-    """Else whoever reads the file would leave out the whole row."""
-    row = made(replace(DONE, quality={"accuracy": 94.0, "top5": 0.99}, loader_wait=-0.5))
-    assert (row.accuracy, row.top5, row.loader_wait) == (None, 0.99, None)
-    assert lacking(row.reason, "went well", "loader_wait", "-0.5", "accuracy", "94.0") == []
-
-
 def test_every_column_of_a_row():
     assert asdict(made()) == {
         **asdict(Row()), **asdict(CARD), **asdict(HOST),
@@ -146,7 +139,7 @@ def test_what_speaks_against_a_trial(unsteady, resumed, telemetry, marks):
     assert made(given, peak=beside_others).marks == f"{marks} shared_peak".strip()
 
 
-def test_what_is_not_known_stays_empty():
+def test_what_is_not_known_or_not_allowed_stays_empty():
     bare = Measurement(status="failed", quality={"loss": math.nan}, samples_per_second=math.inf)
     written = made(bare, replace(CASE, batch_policy="fixed", batch_curve=()), peak=None)
     names = (
@@ -157,6 +150,10 @@ def test_what_is_not_known_stays_empty():
     assert (written.batch_curve, written.laps, written.table, written.marks) == ("", "", "", "")
     assert written.allocator_retries == 0
     assert made(device=replace(GPU, kind="cpu")).allocator_retries is None
+    # Else whoever reads the file would leave out the whole row.
+    row = made(replace(DONE, quality={"accuracy": 94.0, "top5": 0.99}, loader_wait=-0.5))
+    assert (row.accuracy, row.top5, row.loader_wait) == (None, 0.99, None)
+    assert lacking(row.reason, "went well", "loader_wait", "-0.5", "accuracy", "94.0") == []
 
 
 # What a file of an earlier run allows.
@@ -274,12 +271,20 @@ TURNS = (
 )
 
 
-def test_which_trials_are_there(file_of):
+def test_which_trials_sessions_and_batches_are_there(file_of):
     earlier = file_of(*TURNS)
     assert [earlier.has(Trial(PLAIN, index, 42)) for index in range(7)] == [True, False, True, False, True, True, False]
     assert earlier.statuses_of(PLAIN) == ["ok", "goal_missed", "unsupported", "ok"]
     assert earlier.seconds_of(PLAIN) == [8.0, 7.0]
     assert (earlier.rounds, earlier.session_of(PLAIN)) == (6, "s2")
+    other = replace(PLAIN, model="large")
+    assert file_of((PLAIN, {}), (PLAIN, {"trial": 1})).session_of(other) is None
+    assert file_of((PLAIN, {})).session_of(other) == "s1"
+    earlier = file_of((PLAIN, {"batch_size": None}), (PLAIN, {"batch_size": 40}), (PLAIN, {"batch_size": 56}))
+    assert earlier.batch_of(PLAIN)["batch_size"] == 40
+    earlier = file_of()
+    assert (earlier.rounds, earlier.session_of(PLAIN), earlier.batch_of(PLAIN)) == (0, None, None)
+    assert differing(earlier, PLAIN) == []
 
 
 @pytest.mark.parametrize(
@@ -294,17 +299,6 @@ def test_trials_of_another_case_are_others(file_of, changes):
     earlier = file_of(*TURNS)
     assert (earlier.has(Trial(other, 0, 42)), earlier.statuses_of(other), earlier.seconds_of(other)) == (False, [], [])
     assert earlier.batch_of(other) is None
-
-
-def test_the_session_and_the_batch_of_a_case(file_of):
-    other = replace(PLAIN, model="large")
-    assert file_of((PLAIN, {}), (PLAIN, {"trial": 1})).session_of(other) is None
-    assert file_of((PLAIN, {})).session_of(other) == "s1"
-    earlier = file_of((PLAIN, {"batch_size": None}), (PLAIN, {"batch_size": 40}), (PLAIN, {"batch_size": 56}))
-    assert earlier.batch_of(PLAIN)["batch_size"] == 40
-    earlier = file_of()
-    assert (earlier.rounds, earlier.session_of(PLAIN), earlier.batch_of(PLAIN)) == (0, None, None)
-    assert differing(earlier, PLAIN) == []
 
 
 def test_what_must_agree_for_one_session_and_on_every_machine():

@@ -166,7 +166,7 @@ def paced(*seconds, epoch=0, began=0.0):
     return [Lap("train", epoch, "timed", 1, 10, each, 0.0, start) for each, start in zip(seconds, starts, strict=True)]
 
 
-def test_what_is_a_trend():
+def test_what_is_a_trend_or_a_slow_start():
     rising = [1.0]
     for _ in range(9):
         rising.append(rising[-1] * 1.01)
@@ -180,6 +180,12 @@ def test_what_is_a_trend():
     assert trend(paced(*[1.0] * 10), 10.0) == 0
     assert trend(paced(1.0, 1.03, 0.99, 1.02, 1.0, 1.04, 0.98, 1.03, 1.01, 1.02), 10.0) == 0
     assert trend(paced(*[1.0] * 9, 4.0), 10.0) == 0
+    slow, fast = paced(*[2.0] * 4), paced(*[1.0] * 4, epoch=1, began=8.0)
+    assert without_slow_start([*slow, *fast]) == fast
+    rising = [*paced(*[1.0] * 4), *paced(*[2.0] * 4, epoch=1, began=4.0)]
+    assert without_slow_start(rising) == rising
+    assert without_slow_start(slow) == slow
+    assert without_slow_start([]) == []
 
 
 @pytest.mark.parametrize(("correlation", "least", "most"), [(0.0, 0, 0.002), (0.6, 0.02, 0.1)])
@@ -194,12 +200,3 @@ def test_how_often_steady_laps_show_a_trend(correlation, least, most, laps):
             seconds.append(1 + deviation)
         hits += trend(paced(*seconds[20:]), 10.0) != 0
     assert least <= hits / 1000 <= most
-
-
-def test_a_first_epoch_counts_as_a_start_only_if_it_is_slower():
-    slow, fast = paced(*[2.0] * 4), paced(*[1.0] * 4, epoch=1, began=8.0)
-    assert without_slow_start([*slow, *fast]) == fast
-    rising = [*paced(*[1.0] * 4), *paced(*[2.0] * 4, epoch=1, began=4.0)]
-    assert without_slow_start(rising) == rising
-    assert without_slow_start(slow) == slow
-    assert without_slow_start([]) == []

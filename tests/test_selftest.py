@@ -1,7 +1,5 @@
 """The selftest's own judgement: what passes, what fails, and that its models do what they are for."""
 
-import csv
-
 import pytest
 from facts import lacking
 from inside import described
@@ -24,15 +22,10 @@ CLOCK = {"resolution_seconds": 1e-7, "step_seconds": 0.01, "clock_seconds_per_st
 def rows(tmp_path, seconds):
     """A CSV as the selftest's sampled run writes it: six trials of each model."""
     file = tmp_path / "a.csv"
-    columns = ["schema", "suite", "model", "precision", "batch_policy", "batch_size", "card", "device", "device_hash"]
-    columns += ["session", "trial", "status", "seconds", "measured", "mode", "end"]
-    with file.open("w", newline="") as out:
-        writer = csv.writer(out)
-        writer.writerow(columns)
-        for model, times in seconds.items():
-            for trial, each in enumerate(times):
-                fixed = [1, "selftest_suite", model, "fp32", "fixed", 256, "Some CPU", "cpu", "abc", "s1", trial]
-                writer.writerow([*fixed, "ok", each, "projected", "sampled", "end"])
+    file.unlink(missing_ok=True)
+    usual = {"suite": "selftest_suite", "batch_size": 256, "mode": "sampled", "measured": "projected"}
+    for model, times in seconds.items():
+        records.append(file, [row(model=model, trial=trial, seconds=each, **usual) for trial, each in enumerate(times)])
     return file
 
 

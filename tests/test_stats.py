@@ -61,23 +61,6 @@ def test_interval_and_test_agree(n, m):
     assert disagreements <= 6  # the ratio of medians may pull the interval across 1
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "expected"),
-    [
-        ([10.0] * 3 + [10.1] * 3, [5.0] * 3 + [5.1] * 3, "slower"),
-        ([5.0] * 3 + [5.1] * 3, [10.0] * 3 + [10.1] * 3, "faster"),
-        ([10.0, 10.01, 10.02, 10.0, 10.03, 10.01], [10.01, 10.02, 10.0, 10.02, 10.01, 10.0], "same"),
-        ([10.0, 11, 9, 12, 8, 10], [10.1, 9, 12, 11, 8, 9.5], "undecided"),
-        ([10.1, 10.11, 10.12, 10.1, 10.11, 10.12], [10.0, 10.01, 10.02, 10.0, 10.01, 10.02], "same"),
-        ([10.0], [20.0], "one run"),
-        ([10.0, 10.1], [20.0, 20.1], "few trials"),
-    ],
-)
-def test_verdicts(a, b, expected):
-    r = stats.ratio(a, b)
-    assert stats.verdict(r, r.p, min(len(a), len(b))) == expected
-
-
 def test_one_specimen_or_three_trials_a_side_have_a_wide_interval():
     a, b = [1.04, 1.041, 1.042, 1.039, 1.04, 1.038], [1.0, 1.001, 1.002, 0.999, 1.0, 0.998]
     inside, across = stats.ratio(a, b), stats.specimens_ratio([a], [b])
@@ -107,7 +90,7 @@ T_2, T_4 = 4.30265, 2.77645
 """Two-sided 95% of t with 2 and 4 degrees of freedom."""
 
 
-def test_ratios_of_six_and_of_few_by_hand():
+def test_ratios_by_hand():
     """Of 924 orders 19 have a U of 5 or less and 30 of 6; 2.5% a side is 23: the sixth of 36 quotients."""
     r = stats.ratio(A, B)
     quotients = sorted(x / y for x in A for y in B)
@@ -125,10 +108,7 @@ def test_ratios_of_six_and_of_few_by_hand():
     assert (r.low, r.high) == pytest.approx((quotients[4], quotients[-5]), rel=0.003)  # Welch's is a bit wider
     assert r.narrow == pytest.approx((quotients[6], quotients[-7]), rel=0.003)
     assert stats.ratio(B, B, until=True).p == 1.0
-
-
-def test_a_ratio_of_few_is_welchs():
-    """Logs of 0, 0.02 and of 0.1, 0.16: variances 0.0002 and 0.0018 over two each, so 1.22 degrees of freedom."""
+    # Logs of 0, 0.02 and of 0.1, 0.16: variances 0.0002 and 0.0018 over two each, so 1.22 degrees of freedom.
     a, b = [math.exp(0.1), math.exp(0.16)], [1.0, math.exp(0.02)]
     r = stats.ratio(a, b)
     error, freedom = math.sqrt(0.001), 0.001**2 / (0.0001**2 + 0.0009**2)
@@ -172,7 +152,7 @@ def side(*logs):
     return [[math.exp(log)] * 2 for log in logs]
 
 
-def test_three_specimens_a_side_show_their_own_spread():
+def test_three_specimens_pairs_and_equal_ones_by_hand():
     """Logs of 0.3, 0.31, 0.32 and of 0, 0.01, 0.02: 0.0001 / 3 a side, four degrees of freedom."""
     r = stats.specimens_ratio(side(0.30, 0.31, 0.32), side(0.0, 0.01, 0.02))
     error = math.sqrt(0.0002 / 3)
@@ -183,6 +163,22 @@ def test_three_specimens_a_side_show_their_own_spread():
     half = 2.575829 * math.sqrt(2 * 0.06**2)
     assert [math.log(end) for end in r.decisive] == pytest.approx([0.3 - half, 0.3 + half], abs=1e-5)
     assert r.specimens == 3
+    # Quotients whose logs are 0.1, 0.12 and 0.14, however far apart the specimens are: 0.0004 / 3, two of freedom.
+    theirs = [[1.0], [2.0], [4.0]]
+    ours = [[y * math.exp(log)] for (y,), log in zip(theirs, (0.10, 0.12, 0.14), strict=True)]
+    r = stats.specimens_ratio(ours, theirs, paired=True)
+    half = T_2 * math.sqrt(0.0004 / 3)
+    assert math.log(r.value) == pytest.approx(0.12)
+    assert [math.log(r.low), math.log(r.high)] == pytest.approx([0.12 - half, 0.12 + half], abs=1e-5)
+    assert r.specimens == 3
+    half = 2.575829 * 0.06
+    assert [math.log(end) for end in r.decisive] == pytest.approx([0.12 - half, 0.12 + half], abs=1e-5)
+    same, other = (
+        stats.specimens_ratio(side(0, 0, 0), side(0, 0, 0)),
+        stats.specimens_ratio(side(1, 1, 1), side(0, 0, 0)),
+    )
+    assert (same.value, same.low, same.high, same.p) == (1, 1, 1, 1.0)
+    assert (other.low, other.high, other.p) == (pytest.approx(math.e), pytest.approx(math.e), 0.0)
 
 
 def test_specimens_by_hand():
@@ -213,28 +209,6 @@ def test_specimens_by_hand():
 def test_a_lone_specimen_with_a_single_trial_gives_a_ratio_alone(sides):
     r = stats.specimens_ratio(*sides)
     assert (r.low, r.high, r.p, r.specimens) == (None, None, None, 0)
-
-
-def test_specimens_that_agree_exactly():
-    same, other = (
-        stats.specimens_ratio(side(0, 0, 0), side(0, 0, 0)),
-        stats.specimens_ratio(side(1, 1, 1), side(0, 0, 0)),
-    )
-    assert (same.value, same.low, same.high, same.p) == (1, 1, 1, 1.0)
-    assert (other.low, other.high, other.p) == (pytest.approx(math.e), pytest.approx(math.e), 0.0)
-
-
-def test_pairs_of_the_same_specimens_by_hand():
-    """Quotients whose logs are 0.1, 0.12 and 0.14, however far apart the specimens are: 0.0004 / 3, two of freedom."""
-    theirs = [[1.0], [2.0], [4.0]]
-    ours = [[y * math.exp(log)] for (y,), log in zip(theirs, (0.10, 0.12, 0.14), strict=True)]
-    r = stats.specimens_ratio(ours, theirs, paired=True)
-    half = T_2 * math.sqrt(0.0004 / 3)
-    assert math.log(r.value) == pytest.approx(0.12)
-    assert [math.log(r.low), math.log(r.high)] == pytest.approx([0.12 - half, 0.12 + half], abs=1e-5)
-    assert r.specimens == 3
-    half = 2.575829 * 0.06
-    assert [math.log(end) for end in r.decisive] == pytest.approx([0.12 - half, 0.12 + half], abs=1e-5)
 
 
 def test_means_of_several_models():

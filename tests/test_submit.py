@@ -120,13 +120,17 @@ def test_a_contradiction_is_named_with_line_and_column(tmp_path, name):
     assert any(sentence.startswith(f"line {line}, {column} is ") for sentence in said), said
 
 
-def test_what_all_rows_say_is_named_once_with_its_first_lines(tmp_path):
+def test_what_all_rows_say_is_named_once_and_each_case_needs_its_trials(tmp_path):
     said = submitted(tmp_path, every(usual_file(), data_stall=0.5))
     own = [line for line in said if "data_stall" in line]
     assert [line.partition(":")[0] for line in own] == [f"line {n}, data_stall is 0.5" for n in (2, 3, 4)] + [
         "data_stall"
     ]
     assert "3 more lines" in own[-1]
+    for number in (1, 2, 4):
+        rows = [replace(row, processes=processes) for row in usual_file()[:2] for processes in range(1, number + 1)]
+        (said,) = (line for line in submitted(tmp_path, rows) if "has 2 of 6 trials" in line)
+        assert said.endswith(f"({number} cases)" if number > 1 else "needs")
 
 
 @pytest.mark.parametrize("status", ["ok", "goal_missed"])
@@ -142,17 +146,6 @@ def test_copies_and_lists_up_to_the_limit(tmp_path):
     assert [line.split(",")[0] for line in said if "laps is" in line] == ["line 3", "line 4", "line 5"]
     table = json.dumps([["epoch", "top5"], *([epoch, 0.5] for epoch in range(1000))])
     assert submitted(tmp_path, changed(usual_file(), reason="x" * 1000, table=table)) == []
-
-
-def test_a_renamed_card_is_seen_beside_the_true_rows(tmp_path):
-    true, other = usual_file(), every(usual_file(), card="AMD Ryzen 9", cpu="AMD Ryzen 9")
-    assert submitted(tmp_path, other) == []  # alone it has no problem
-    records.append(tmp_path / "true.csv", true)
-    mine, others = tmp_path / "mine.csv", tmp_path / "true.csv"
-    found = reports([others, mine])
-    assert found[others].missing == []
-    assert "true.csv, line 2" in found[mine].missing[0]
-    assert "true.csv, line 2" in reports([mine], [others])[mine].missing[0]
 
 
 def real_rows():
@@ -180,7 +173,7 @@ RELABELLED = (
 )
 
 
-def test_copied_and_relabelled_rows_are_found_beside_the_published_ones(tmp_path):
+def test_copied_relabelled_and_renamed_rows_are_found(tmp_path):
     """Of twenty copies of rows of results/ under another session or card, each in a file of its own."""
     drawn = random.Random(35).sample(real_rows(), 20)
     paths = [tmp_path / f"{number}.csv" for number in range(20)]
@@ -188,6 +181,14 @@ def test_copied_and_relabelled_rows_are_found_beside_the_published_ones(tmp_path
         write_texts(path, [row | RELABELLED[number % len(RELABELLED)]])
     found = reports(paths, [ROOT / "results"])
     assert sum(any("results/" in line and "copy" in line for line in found[path].missing) for path in paths) >= 19
+    true, other = usual_file(), every(usual_file(), card="AMD Ryzen 9", cpu="AMD Ryzen 9")
+    assert submitted(tmp_path, other) == []  # alone it has no problem
+    records.append(tmp_path / "true.csv", true)
+    mine, others = tmp_path / "mine.csv", tmp_path / "true.csv"
+    found = reports([others, mine])
+    assert found[others].missing == []
+    assert "true.csv, line 2" in found[mine].missing[0]
+    assert "true.csv, line 2" in reports([mine], [others])[mine].missing[0]
 
 
 def test_published_rows_are_no_copies_of_themselves(tmp_path):
@@ -347,13 +348,6 @@ def test_a_missing_file_and_a_column_of_nobody_are_named(tmp_path):
     header, *lines = path.read_text().splitlines()
     path.write_text("\n".join(["note," + header, *("jane@example.org," + line for line in lines)]) + "\n")
     assert any(line.startswith("columns: note") for line in reports([path])[path].missing)
-
-
-def test_each_number_of_processes_needs_its_trials(tmp_path):
-    for number in (1, 2, 4):
-        rows = [replace(row, processes=processes) for row in usual_file()[:2] for processes in range(1, number + 1)]
-        (said,) = (line for line in submitted(tmp_path, rows) if "has 2 of 6 trials" in line)
-        assert said.endswith(f"({number} cases)" if number > 1 else "needs")
 
 
 def test_no_real_row_has_a_problem():

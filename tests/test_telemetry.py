@@ -1,13 +1,15 @@
 """Readings cut to the timed laps, marks, settling, foreign load: with a card and a clock whose values are data."""
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
 from nvml_answers import H100, P2000, UUID, V100S, Nvml, find, processes
+from small_trials import small_trial
 
 from gpubench.hardware.environment import Device, cpu_facts, environment_of
 from gpubench.hardware.state import CardState, Commands, Processes, Reading
@@ -19,7 +21,7 @@ from gpubench.runner.process import Outcome, run_child
 from gpubench.runner.progress import TrialProgress
 from gpubench.runner.session import Session
 from gpubench.suite import files
-from gpubench.suite.trial import Case, Lap, Telemetry, Trial
+from gpubench.suite.trial import Lap, Telemetry, Trial
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.projection import Epoch, Phase
 from gpubench.training.clock.sampling import sampling_for
@@ -85,13 +87,23 @@ def counted(now):
     return 100 * now + 200 * (min(max(now - 10, 0), 10) + min(max(now - 30, 0), 10))
 
 
-def test_energy_by_the_counter_is_that_of_the_timed_training_laps():
+def test_energy_is_that_of_timed_laps_of_a_second_at_least():
     sampler, _ = sampled(Card(lambda now: Reading(energy_joules=5e6 + counted(now), power_watts=1.0)), 50)
     seen = sampler.telemetry(LAPS)
     assert seen.energy_joules == pytest.approx(6000)
     assert seen.energy_source == "counter"
     assert seen.mean_power_watts == pytest.approx(300)
     assert seen.joules_per_sample == pytest.approx(20)
+    # The child answers and ends in the middle of the parent's pause, with its last laps behind the last reading.
+    for card in (Card(lambda now: Reading(power_watts=250.0)), Card(lambda now: Reading(energy_joules=250 * now))):
+        sampler, _ = sampled(card, 19.9)
+        seen = sampler.telemetry([lap(10, 5), lap(15, 5.3)])
+        assert seen.energy_joules == pytest.approx(250 * 10.3)
+        assert seen.mean_power_watts == pytest.approx(250)
+    sampler, _ = sampled(Card(lambda now: Reading(energy_joules=counted(now), power_watts=busy(now))), 50)
+    assert sampler.telemetry([lap(12, 0.5)]) == Telemetry()
+    assert sampler.telemetry([]) == Telemetry()
+    assert sampler.telemetry([lap(900, 20)]) == Telemetry()
 
 
 @pytest.mark.parametrize("counter", [None, 7.0], ids=["no counter", "a counter that stands still"])
@@ -120,19 +132,6 @@ def test_means_and_extremes_are_of_the_timed_laps_only():
     assert seen.max_temperature_celsius == pytest.approx(74, abs=0.1)
     assert seen.mean_utilisation == pytest.approx(0.9)
     assert (seen.device_memory_bytes, seen.pcie_generation, seen.pcie_width) == (5_000_000_000, 4, 16)
-
-
-def test_laps_without_a_reading_are_like_the_rest_and_a_second_is_the_least():
-    # The child answers and ends in the middle of the parent's pause, with its last laps behind the last reading.
-    for card in (Card(lambda now: Reading(power_watts=250.0)), Card(lambda now: Reading(energy_joules=250 * now))):
-        sampler, _ = sampled(card, 19.9)
-        seen = sampler.telemetry([lap(10, 5), lap(15, 5.3)])
-        assert seen.energy_joules == pytest.approx(250 * 10.3)
-        assert seen.mean_power_watts == pytest.approx(250)
-    sampler, _ = sampled(Card(lambda now: Reading(energy_joules=counted(now), power_watts=busy(now))), 50)
-    assert sampler.telemetry([lap(12, 0.5)]) == Telemetry()
-    assert sampler.telemetry([]) == Telemetry()
-    assert sampler.telemetry([lap(900, 20)]) == Telemetry()
 
 
 def test_a_power_cap_and_a_stray_slowdown_mark_nothing():
@@ -213,41 +212,24 @@ def test_cpu_energy_stands_beside_the_cards_and_is_the_devices_on_a_cpu():
     assert elsewhere.telemetry(LAPS).energy_joules is None
 
 
-SLEEPS = '''"""Half a second a step."""
-import time
-
-from gpubench.suite.suite import Suite
-
-
-def train(trial, clock):
-    for _ in clock.epochs(1):
-        for _ in clock.steps([range(4)] * 20, phase="train"):
-            time.sleep(0.5)
-    return {}
-
-
-SUITE = Suite(train=train, models=("m",), params={}, version=1, torch=False)
-'''
+SCRIPTED = Path(__file__).parent / "suites" / "scripted.py"
 
 
 def session_and_case(tmp_path, card):
     """A session on one card of another maker, and the case of half a second a step."""
-    path = tmp_path / "sleeps.py"
-    path.write_text(SLEEPS)
-    loaded = files.find(str(path))
-    case = Case(
-        suite="sleeps", suite_version=1, suite_digest=loaded.digest, suite_path=str(path), model="m",
-        precision="fp32", device="xpu:0", params={}, batch_policy="fixed", batch_size=4, mode="quick", data="",
-    )  # fmt: skip
+    loaded = files.find(str(SCRIPTED))
+    settings = {"steps": "20", "step_ms": "500"}
+    case = small_trial(loaded, "short", "fp32", settings, mode="quick", batch=4, data="", device="xpu:0").case
+    case = replace(case, suite_digest=loaded.digest)
     device = Device("xpu:0", "xpu", "A card", None, "", "", "aaaa", {})
     session = Session(
-        options=Options(suites=("sleeps",)),
-        suites={"sleeps": loaded},
+        options=Options(suites=("scripted",)),
+        suites={"scripted": loaded},
         devices={"xpu:0": device},
         cards={"xpu:0": card},
         environment=environment_of(cpu_facts()),
         path=tmp_path / "a.csv",
-        data={"sleeps": Data("")},
+        data={"scripted": Data("")},
     )
     return session, case
 
@@ -278,7 +260,7 @@ def test_a_row_of_a_real_child_carries_what_its_card_told(tmp_path):
     session, case = session_and_case(tmp_path, card)
     measurement = Measure(session, run_child, TrialProgress())(Trial(case, 0, 1))
     assert measurement.status == "ok", measurement.reason
-    timed = [lap for lap in measurement.laps if lap.kind == "timed"]
+    timed = [lap for lap in measurement.laps if (lap.phase, lap.kind) == ("train", "timed")]
     seen = measurement.telemetry
     assert seen.mean_power_watts == pytest.approx(200)
     assert seen.energy_joules == pytest.approx(200 * sum(lap.seconds for lap in timed), rel=0.01)

@@ -123,10 +123,3 @@ def test_files_of_one_name_are_two_and_odd_characters_shift_no_line(tmp_path):
     assert {"suite/__init__.py", "suite/sub/__init__.py"} <= set(timed_code.parts_of(files.sources(tmp_path)))
     text = "x = 1\n\f\ny = '\u2028'  # one\nz = 2  # é\n"
     assert digest(tmp_path, text) == digest(tmp_path, text.replace("# one", "# two").replace("# é", "# an e"))
-
-
-@pytest.mark.parametrize("text", ["\ufeffx = 1\n", "# coding: latin-1\nx = '\u00e9'\n"])
-def test_a_file_in_another_encoding_is_read(tmp_path, text):
-    path = tmp_path / "mine.py"
-    path.write_bytes(text.encode("latin-1" if "latin" in text else "utf-8"))
-    assert timed_code.digest_of([path])

@@ -34,7 +34,7 @@ def cases(mode="full", device=CPU, **settings):
     }
 
 
-def test_each_trick_alone_sets_one_thing_and_the_others_build_up():
+def test_each_trick_alone_sets_one_thing_or_is_refused_with_its_reason():
     found = cases()
     on = {model: {name for name in SWITCHES if case.params[name]} for model, case in found.items()}
     assert on["plain"] == on["mixed"] == set()
@@ -47,9 +47,6 @@ def test_each_trick_alone_sets_one_thing_and_the_others_build_up():
     assert {model: case.processes for model, case in found.items() if case.processes > 1}.keys() == {
         "ddp", "sharded", "with-ddp", "with-mixed", "with-stopping", "with-sharded", "all-six",
     }  # fmt: skip
-
-
-def test_a_trick_the_machine_cannot_do_is_refused_with_its_reason():
     assert cases(device=OLD_CPU)["mixed"].refusal == "emulated"
     assert cases(device=OLD_CPU)["plain"].refusal == ""
     assert "--full" in cases(mode="sampled")["stopping"].refusal

@@ -18,13 +18,20 @@ def made(axis="precision", seconds=FAST, other_seconds=SIX, *, other=None, **cha
     return comparison(axis, group(seconds, **changes), group(other_seconds, **(other or {})))
 
 
-def test_the_subject_over_the_other_by_their_names_on_the_axis():
+def test_names_and_notes_follow_the_axis():
     c = made(precision="fp16")
     assert (c.axis, c.subject_name, c.other_name, c.ratio.value) == ("precision", "fp16", "fp32", pytest.approx(0.5))
     assert (c.verdict, c.notes, c.ratio.specimens) == ("", (), 0)
     assert (c.subject.precision, c.other.precision) == ("fp16", "fp32")
     c = made("card", card="NVIDIA H100", device_hash="bbbb", label="mine")
     assert (c.subject_name, c.other_name) == ("mine", "Ti")
+    c = made("torch", torch="2.1.0", cuda="11.8", cudnn="8700", threads=8)
+    assert (c.verdict, c.notes) == ("", ("differs in cuda, cudnn",))
+    c = made("torch", torch="2.1.0", cuda="11.8", threads=4)
+    assert (c.verdict, c.notes) == ("torch + stack", ("differs in cuda, threads",))
+    changes = {"batch_policy": "max", "batch_size": 128}
+    c = made("torch", torch="2.1.0", other={"batch_policy": "max"}, **changes)
+    assert (c.verdict, c.notes) == ("", ())
 
 
 @pytest.mark.parametrize(
@@ -62,16 +69,6 @@ def test_what_is_said_of_a_pair(changes, other, verdict, notes):
 @pytest.mark.parametrize("axis", ["cpu", "driver"])
 def test_what_is_compared_is_no_note(axis):
     assert made(axis, **{axis: "another"}).notes == ()
-
-
-def test_what_a_compared_column_brings_with_it_is_no_note():
-    c = made("torch", torch="2.1.0", cuda="11.8", cudnn="8700", threads=8)
-    assert (c.verdict, c.notes) == ("", ("differs in cuda, cudnn",))
-    c = made("torch", torch="2.1.0", cuda="11.8", threads=4)
-    assert (c.verdict, c.notes) == ("torch + stack", ("differs in cuda, threads",))
-    changes = {"batch_policy": "max", "batch_size": 128}
-    c = made("torch", torch="2.1.0", other={"batch_policy": "max"}, **changes)
-    assert (c.verdict, c.notes) == ("", ())
 
 
 def test_measured_against_projected_is_not_judged_and_until_costs_half_as_much_again():
@@ -119,7 +116,7 @@ THREE = ((90.0, 110.0), (101.0, 103.0), (98.0, 110.0))
 """Medians of 100, 102 and 104."""
 
 
-def test_specimens_and_sessions_are_counted():
+def test_specimens_and_sessions_are_counted_and_paired():
     ours, theirs = several(THREE, card="H100"), several(((50.0, 50.5), (51.0, 51.5), (52.0, 52.5)), names="xyz")
     c = comparison("card", ours, theirs)
     assert (c.ratio.specimens, c.notes) == (3, ("3 specimens each",))
@@ -136,10 +133,7 @@ def test_specimens_and_sessions_are_counted():
     c = comparison("card", other, ours)
     assert c.ratio.specimens == 1
     assert c.notes[0] == "3 sessions each"
-
-
-def test_precisions_on_the_same_three_specimens_are_paired():
-    """Each is exactly twice as fast in fp16, so that their own spread is in no interval."""
+    # Each is exactly twice as fast in fp16, so that their own spread is in no interval.
     half = tuple(tuple(seconds / 2 for seconds in own) for own in THREE)
     c = comparison("precision", several(half, precision="fp16"), several(THREE))
     assert (c.ratio.value, c.ratio.low, c.ratio.high) == pytest.approx((0.5, 0.5, 0.5))
