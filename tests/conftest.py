@@ -16,6 +16,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from brief import brief
+from hypothesis import HealthCheck, settings
 from inside import described, run_inside, skip_sleep
 from typer.testing import CliRunner
 
@@ -24,6 +26,8 @@ from gpubench.data import datasets
 from gpubench.hardware import environment
 from gpubench.hardware.advice import nvidia_cards
 from gpubench.runner.run import run
+from gpubench.studies.cards import REFERENCE
+from gpubench.studies.cards.ranking import rank
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Files run side by side, and torch's threads are many times slower where they have to share their cores.
@@ -31,6 +35,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 # A shell's background jobs ignore Ctrl-C, and their children inherit that; tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# An example may take as long as a busy machine needs for it.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 USERS_DATA = os.environ.get(datasets.ENVIRONMENT_VARIABLE)
 USERS_CACHE = datasets.cache_folder()
@@ -56,9 +64,10 @@ class Done:
 
 @pytest.fixture
 def cli(tmp_path, monkeypatch):
-    """Runs gpubench inside this process, in `tmp_path`; each trial too, and sleep takes no time (tests/inside.py)."""
+    """Runs gpubench inside this process, in `tmp_path`; trials too, briefly, and sleep takes no time (inside.py)."""
     monkeypatch.chdir(tmp_path)
     skip_sleep(monkeypatch)
+    monkeypatch.setattr("gpubench.worker.run_trial.sampling_for", lambda mode, accelerator: brief(mode))
     monkeypatch.setattr("gpubench.runner.process.describe", lambda: described()["facts"])
     monkeypatch.setattr("gpubench.runner.run.run", partial(run, run_child=run_inside))
     monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)  # half a second, and told elsewhere
@@ -73,7 +82,7 @@ def cli(tmp_path, monkeypatch):
 def gpubench_in(folder: Path, *arguments: object) -> Done:
     """Run gpubench in a process of its own, with real children."""
     command = [sys.executable, "-m", "gpubench", *map(str, arguments)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=1800, check=False)
     return Done(done.returncode, done.stdout, done.stderr)
 
 
@@ -81,6 +90,13 @@ def gpubench_in(folder: Path, *arguments: object) -> Done:
 def cli_process(tmp_path):
     """Runs gpubench in a process of its own, in `tmp_path`, with real children."""
     return partial(gpubench_in, tmp_path)
+
+
+@pytest.fixture
+def few_cards(monkeypatch):
+    """Sites have pages of three published cards instead of all."""
+    few = rank().of([REFERENCE, "RTX 4090", "RTX 2080 Ti"])
+    monkeypatch.setattr("gpubench.studies.ranked_cases.rank", lambda: few)
 
 
 def imported_script(name: str):
@@ -103,7 +119,7 @@ def left_over(monkeypatch):
     mark = secrets.token_hex(8)
     monkeypatch.setenv("GPUBENCH_TEST", mark)
 
-    def find(seconds: float = 5) -> list[psutil.Process]:
+    def find(seconds: float = 120) -> list[psutil.Process]:
         """They have `seconds` to end."""
         deadline = time.monotonic() + seconds
         while True:
@@ -121,28 +137,16 @@ def left_over(monkeypatch):
 
 
 @pytest.fixture
-def real_data() -> Path:
-    """A root that holds the real CIFAR-100; skips the test where there is none."""
-    return _root_with("cifar100", "CIFAR-100")
+def real_data():
+    """Returns a root that holds the real dataset of a name; skips the test where there is none."""
 
+    def root_with(name: str) -> Path:
+        root = Path(USERS_DATA) if USERS_DATA else USERS_CACHE
+        if not datasets.is_complete(name, root):
+            pytest.skip(f"no {name} in ${datasets.ENVIRONMENT_VARIABLE} or the cache")
+        return root
 
-@pytest.fixture
-def real_cifar10() -> Path:
-    """A root that holds the real CIFAR-10; skips the test where there is none."""
-    return _root_with("cifar10", "CIFAR-10")
-
-
-@pytest.fixture
-def real_text() -> Path:
-    """A root that holds the real WikiText-2; skips the test where there is none."""
-    return _root_with("wikitext-2", "WikiText-2")
-
-
-def _root_with(name: str, title: str) -> Path:
-    root = Path(USERS_DATA) if USERS_DATA else USERS_CACHE
-    if not datasets.is_complete(name, root):
-        pytest.skip(f"no {title} in ${datasets.ENVIRONMENT_VARIABLE} or the cache")
-    return root
+    return root_with
 
 
 def pytest_collection_modifyitems(items):
@@ -167,7 +171,7 @@ def pytest_xdist_auto_num_workers():
 def nothing_is_left_behind():
     """A trial in this process sets variables and seeds; a test that hangs ends with its stack."""
     environ = dict(os.environ)
-    faulthandler.dump_traceback_later(600, exit=True)
+    faulthandler.dump_traceback_later(1800, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
     for name in set(os.environ) - set(environ):
@@ -199,6 +203,7 @@ def visited(browser):
     def visit(path, place="", **options):
         contexts.append(browser.new_context(**options))
         page = contexts[-1].new_page()
+        page.set_default_timeout(300_000)
         page.problems, page.requests = [], []
         page.on("console", lambda message: page.problems.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: page.problems.append(str(error)))

@@ -11,12 +11,12 @@ from gpubench.training.clock.clock import Clock
 
 def small_trial(
     suite: LoadedSuite, model: str, name: str, settings: dict[str, str], *, mode="full", batch=8, data="synthetic",
-    weights="", seed=1, **folders,
+    weights="", seed=1, device="cpu", **folders,
 ) -> Trial:  # fmt: skip
-    """Return a trial on a CPU."""
+    """Return a trial, on a CPU if no device is named."""
     case = Case(
         suite=suite.name, suite_version=1, suite_digest="", suite_path=str(suite.path), model=model, precision=name,
-        device="cpu", params=suite.resolve_params(settings, model), batch_policy="fixed", batch_size=batch, mode=mode,
+        device=device, params=suite.resolve_params(settings, model), batch_policy="fixed", batch_size=batch, mode=mode,
         data=data, weights=weights,
     )  # fmt: skip
     return Trial(case, 0, seed, **folders)

@@ -1,42 +1,25 @@
 """Whatever finite figure a field holds, and however deep it is nested, a command ends with an answer or a sentence."""
 
 import json
-import re
 from types import SimpleNamespace
 
 import pytest
 from rows import row, rows
-from typer.testing import CliRunner
+from test_hostile import whole_answer
 
-from gpubench.analysis import stats
 from gpubench.analysis.compare import compare
 from gpubench.analysis.metrics import read_prices
-from gpubench.cli.app import app
 from gpubench.data import schedules
 from gpubench.errors import UserError
 from gpubench.rows import write as records
 from gpubench.rows.row import NUMBERS
 from gpubench.rows.table import number, parsed
 from gpubench.runner.batch.batches import CaseBatches
-from gpubench.show import style, wrap
 from gpubench.show.exports import export
-from gpubench.show.terminal import everything
-from gpubench.show.text import FORMATS, rendered
-from gpubench.studies.answer import answer
-from gpubench.submit.check import reports
 
 DEEP = "[" * 100_000
 DAYS = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
 OTHER = {"card": "RTX 3090", "device_hash": "bbbb"}
-
-
-def whole(path):
-    """Everything that is said of a file."""
-    said = answer([path], keep=True)
-    for name in FORMATS:
-        assert rendered(said, name)
-    assert everything(said, 80)
-    return said
 
 
 @pytest.mark.parametrize("other", [{}, {"session": "s2"}, OTHER, {"precision": "fp16"}])
@@ -44,7 +27,7 @@ def test_the_largest_number_against_the_smallest(tmp_path, other):
     records.append(
         tmp_path / "a.csv", [*rows([1e308, 1e308]), *rows([1e-308, 1e-308], **other), *rows(DAYS, model="m")]
     )
-    said = whole(tmp_path / "a.csv")
+    said = whole_answer(tmp_path / "a.csv")
     assert [problem.partition("; ")[0] for problem in said.problems] == ["4 row(s) with seconds 1e+308"]
     assert said.rows == 6
 
@@ -58,21 +41,7 @@ def test_no_figure_of_a_column_is_too_absurd(tmp_path, names):
         changes = [{**each, name: value} for each in ({}, OTHER, {"model": "plain"}) for name in names]
         records.append(path, [row(**{**usual, "trial": at, **each}) for each in changes])
     records.append(path, [row(**{**usual, "trial": 99}), *rows(DAYS, **OTHER)])
-    whole(path)
-
-
-def test_intervals_of_absurd_times_are_numbers():
-    wide = [1e49, 1e-49, 1.0]
-    for ratio in (
-        stats.ratio(wide, DAYS),
-        stats.ratio(wide[:2], wide[1:]),
-        stats.specimens_ratio([wide[:2]], [wide[1:]]),
-        stats.specimens_ratio([[x] for x in wide], [[1.0], [1e49], [1e-49]], paired=True),
-    ):
-        for each in (ratio, ratio.inverse):
-            ends = [each.low, each.high, *(each.narrow or ()), *(each.decisive or ())]
-            assert all(0 < end < 1e100 for end in ends)
-        assert stats.verdict(ratio, 0.01, 6) in {"slower", "faster", "undecided", "few specimens", "one specimen"}
+    whole_answer(path)
 
 
 @pytest.mark.parametrize("column", ["power_limit_watts", "load_average"])
@@ -96,7 +65,7 @@ def test_deep_and_endless_json_in_a_field_is_none(tmp_path, text):
     path = tmp_path / "a.csv"
     for at, column in enumerate(("table", "laps", "batch_curve", "params", "reason")):
         records.append(path, rows(DAYS[:2], **{column: text}, train_seconds=90.0, accuracy=0.5, model=f"m{at}"))
-    whole(path)
+    whole_answer(path)
     export([path], "benchstat", tmp_path / "out")
     export([path], "dawnbench", tmp_path / "entries")
 
@@ -106,7 +75,7 @@ def test_a_table_with_odd_figures_is_no_table_of_epochs(tmp_path, line):
     table = json.dumps([["epoch", "hours", "top1", "top5", "size"], [*line, 128]])
     assert parsed(table)[1]
     records.append(tmp_path / "a.csv", rows(DAYS, table=table, accuracy=0.5, epochs=3))
-    whole(tmp_path / "a.csv")
+    whole_answer(tmp_path / "a.csv")
     export([tmp_path / "a.csv"], "dawnbench", tmp_path / "dawn")
     assert next((tmp_path / "dawn").glob("*.tsv")).read_text().startswith("epoch\thours\ttop1Accuracy\n3\t")
 
@@ -141,32 +110,14 @@ def test_absurd_figures_of_a_schedule_and_of_a_price_are_sentences(tmp_path, val
                 read_prices(tmp_path / "a.toml")
 
 
-def test_what_is_left_out_is_said(tmp_path):
-    records.append(tmp_path / "a.csv", [*rows(DAYS), *rows([1.0], processes=1e308)])
-    done = CliRunner().invoke(app, ["compare", str(tmp_path / "a.csv")])
-    assert re.search(r"a\.csv, line 8: processes is 10+", done.output)
-    assert max(map(len, done.output.splitlines())) < 400
-
-
 @pytest.mark.parametrize("params", ["image_size=", "group=", "global_batch=", "threads=", "goal=", "epochs="])
 def test_a_parameter_of_thousands_of_digits_is_none(tmp_path, params):
     sums = [["what", "algorithm", "bytes", "fusion_bytes", "seconds", "busbw"], ["message", "ring", 1024, 0, 1, 2]]
     more = {"params": params + "9" * 5000, "studies": "batch", "accuracy": 0.5, "processes": 2}
     records.append(tmp_path / "a.csv", [*rows(DAYS, **more), *rows(DAYS, **more, table=json.dumps(sums))])
-    whole(tmp_path / "a.csv")
+    whole_answer(tmp_path / "a.csv")
     (text,) = export([tmp_path / "a.csv"], "benchstat", None)
     assert "resnet18" in text
-
-
-def test_a_name_of_millions_of_letters_is_drawn(tmp_path):
-    assert style.wide("x" * 3_000_000, 9.6) == style.wide("x" * wrap.LONGEST, 9.6)
-    assert style.fitted("x" * 3_000_000, 1.0, 9.6).startswith("xxx")
-    assert style.wrapped("x" * 3_000_000 + " y" * 1_000_000, 1.0, 9.6, 2)[0].startswith("xxx")
-
-
-def test_a_text_of_millions_of_letters_is_no_address(tmp_path):
-    records.append(tmp_path / "a.csv", rows(DAYS, reason="x" * 3_000_000))
-    assert not [line for line in reports([tmp_path / "a.csv"])[tmp_path / "a.csv"].missing if "private" in line]
 
 
 @pytest.mark.parametrize("text", [DEEP, "9" * 5000, "[[8]]", '[[8,"x",1]]', "5", "[[8,1e999,1]]"])

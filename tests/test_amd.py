@@ -93,7 +93,7 @@ def test_a_card_of_the_data_centre():
     assert card.processes() == Processes(frozenset({7, 8}))
 
 
-def test_an_older_release_and_a_card_that_tells_less():
+def test_an_older_release_and_a_card_that_tells_less_with_the_doctors_commands():
     card = find(Smi(RX_6800), BUS)
     state = card.state()
     assert (state.power_limit_watts, state.default_power_limit_watts) == (180, 203)
@@ -104,6 +104,12 @@ def test_an_older_release_and_a_card_that_tells_less():
     assert reading.energy_joules == pytest.approx(45.9)
     assert (reading.utilisation, reading.memory_used_bytes, reading.reasons) == (None, None, None)
     assert card.processes() is None
+    card = find(Smi(RX_6800), BUS)
+    check = CardCheck("cuda:0", card.commands, card.state(), card.read(), card.processes(), [card.read()])
+    advice = [result.advice for result in of_card(check) if result.level == "fix"]
+    assert advice[0] == f"sudo amd-smi set -g {BUS}.0 --power-cap 203"
+    assert advice[1].startswith(f"sudo amd-smi set -g {BUS}.0 --perf-level AUTO")
+    assert not any("nvidia-smi -i" in each for each in advice)
 
 
 def test_a_limit_held_where_its_counter_has_risen_since_the_last_reading():
@@ -117,36 +123,21 @@ def test_a_limit_held_where_its_counter_has_risen_since_the_last_reading():
     assert card.read().reasons == {"sw_thermal"}
 
 
-def test_a_card_that_refuses_everything_leaves_everything_empty():
-    card = find(Smi({}), BUS)
-    assert card.read() == Reading()
-    assert card.state() == CardState()
-    assert card.processes() is None
-
-
-def test_a_card_is_found_by_its_address_and_partitions_of_one_are_not_told_apart():
+def test_a_card_is_found_by_its_address_and_one_that_refuses_or_is_integrated_has_empty_fields():
     assert find(Smi(MI300X, "0000:01:00.0", "0000:C1:00.0"), BUS) is not None
     assert find(Smi(MI300X, "0000:c1:00.0", "0000:c1:00.1"), BUS) is None
     assert find(Smi(MI300X), "0000:c2:00") is None
     assert find(Smi(MI300X), "") is None
-
-
-def test_an_integrated_card_has_no_link():
+    card = find(Smi({}), BUS)
+    assert card.read() == Reading()
+    assert card.state() == CardState()
+    assert card.processes() is None
     card = find(Smi(MI300X), BUS, integrated=True)
     assert (card.state().max_pcie_generation, card.state().max_pcie_width) == (None, None)
     assert (card.read().pcie_generation, card.read().pcie_width) == (None, None)
 
 
-def test_the_doctor_names_amds_commands():
-    card = find(Smi(RX_6800), BUS)
-    check = CardCheck("cuda:0", card.commands, card.state(), card.read(), card.processes(), [card.read()])
-    advice = [result.advice for result in of_card(check) if result.level == "fix"]
-    assert advice[0] == f"sudo amd-smi set -g {BUS}.0 --power-cap 203"
-    assert advice[1].startswith(f"sudo amd-smi set -g {BUS}.0 --perf-level AUTO")
-    assert not any("nvidia-smi -i" in each for each in advice)
-
-
-def test_apples_gpu_tells_its_energy():
+def test_apples_gpu_tells_its_energy_and_without_packages_nothing_is_printed(capsys):
     monitor = SimpleNamespace(get_cumulative_energy=lambda: SimpleNamespace(gpu_mj=5000))
     assert apple.AppleGpu(monitor).read() == Reading(energy_joules=5)
     unknown = SimpleNamespace(get_cumulative_energy=lambda: SimpleNamespace(gpu_mj=None))
@@ -154,9 +145,6 @@ def test_apples_gpu_tells_its_energy():
     broken = SimpleNamespace(get_cumulative_energy=lambda: 1 / 0)
     assert apple.AppleGpu(broken).read() == Reading()
     assert apple.AppleGpu(broken).processes() is None
-
-
-def test_without_the_packages_there_is_no_library_and_nothing_is_printed(capsys):
     amd.library()
     apple.library()
     assert capsys.readouterr().out == ""

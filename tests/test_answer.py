@@ -26,6 +26,7 @@ COUNTED = {
 
 def answered(tmp_path, *groups, **options):
     for number, group in enumerate(groups):
+        (tmp_path / f"{number}.csv").unlink(missing_ok=True)
         records.append(tmp_path / f"{number}.csv", group)
     paths = [tmp_path / f"{number}.csv" for number in range(len(groups))]
     return answer(paths, Question(**options), keep=True)
@@ -44,7 +45,7 @@ def of(given):
     return Counter(tuple(text[name] for name in names) for text in texts)
 
 
-def test_the_rows_behind_a_result_are_those_of_both_its_sides(tmp_path):
+def test_the_rows_behind_results_and_sections(tmp_path):
     lost = row(trial=6, status="failed", seconds=None, measured="")
     ours, theirs = [*rows(FAST), lost], rows(SLOW, **TI)
     mixed, other = rows([s / 4 for s in SLOW], precision="fp16"), rows(SLOW, model="resnet34", session="s9")
@@ -55,16 +56,10 @@ def test_the_rows_behind_a_result_are_those_of_both_its_sides(tmp_path):
     assert all(chart.cases == cards.cases for chart in cards.charts)
     assert carried(said, None) == of([*ours, *theirs, *mixed, *other])
     assert carried(said, frozenset()) == Counter()
-
-
-def test_rows_that_were_not_asked_for_are_behind_nothing(tmp_path):
     given = rows(FAST), rows(SLOW, precision="fp16"), rows(SLOW, precision="bf16")
     said = answered(tmp_path, *given, rows(FAST), where=("precision!=bf16",))
     assert carried(said, None) == of([*given[0], *given[1]])  # and those that are there twice count once
     assert (said.files, said.rows, said.failed) == (4, 12, 0)
-
-
-def test_every_row_is_behind_some_section(tmp_path):
     ladder = [row(model=f"step{n}", rung=n, seconds=9.0 - n, studies="ladder", suite="mine") for n in range(3)]
     sums = row(suite="sums", model="x", processes=2, table='[["what", "busbw"], ["message", 1.5]]', session="s3")
     given = ladder, rows(FAST), rows(SLOW, **TI), [row(model="lone", processes=n, session=f"p{n}") for n in (1, 2)]
@@ -111,15 +106,12 @@ def test_a_suite_or_a_study_alone(tmp_path, wish, suites, studies):
     assert (part.files, part.rows, part.rule) == (whole.files, whole.rows, whole.rule)
 
 
-def test_a_card_alone(tmp_path):
+def test_a_card_alone_or_a_name_that_is_not_there(tmp_path):
     part = only(everything_of(tmp_path), "1080")
     assert {(each.subject, each.baseline) for each in part.results} == {("RTX 2080 Ti", "GTX 1080 Ti")}
     for section in part.sections:
         for table in section.tables:
             assert all(any("1080" in str(value) for value in line) for line in table.lines)
-
-
-def test_what_is_not_there_names_what_is(tmp_path):
     with pytest.raises(UserError, match=r"there is resnet, wordlm, pairs, .*GTX 1080 Ti, RTX 2080 Ti") as said:
         only(everything_of(tmp_path), "1090 ti")
     assert "did you mean GTX 1080 Ti?" in str(said.value)
@@ -145,7 +137,7 @@ def test_sections_that_read_alike_say_in_what_they_differ(tmp_path):
 def test_nothing_to_compare_says_why_and_where_a_result_is_missing(tmp_path):
     assert lacking(answered(tmp_path, rows(FAST)).headline, "card", "precision") == []
     lost = row(precision="bf16", status="out_of_memory", seconds=None, measured="")
-    said = answered(tmp_path, [], [lost])
+    said = answered(tmp_path, rows(FAST), [lost])
     assert said.results == ()
     assert lacking(said.headline, "bf16", "out of memory") == []
 

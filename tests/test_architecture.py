@@ -120,11 +120,8 @@ def knows_torch(module: str) -> bool:
     return bool({name.partition(".")[0] for name in IMPORTS[module]} & TORCH)
 
 
-def test_torch_is_imported_by_what_runs_in_a_child_alone():
+def test_torch_is_imported_by_what_runs_in_a_child_and_by_no_parent():
     assert [module for module in MODULES if knows_torch(module) and not module.startswith(MAY_IMPORT_TORCH)] == []
-
-
-def test_no_parent_module_imports_a_childs_module():
     wrong = [
         f"{module} would import torch through {used}"
         for module, names in IMPORTS.items()
@@ -185,6 +182,21 @@ for line in {lines!r}:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import gpubench",
+        "from gpubench.cli.overview import overview, published_speed\noverview()\npublished_speed('RTX 4090')",
+        "from gpubench.cli.app import app\napp(['--help'], standalone_mode=False)",
+    ],
+)
+def test_the_package_its_overview_and_help_load_nothing_heavy(code):
+    heavy = ("torch", "numpy", "pandas", "polars", "scipy", "matplotlib")
+    script = f"{code}\nimport sys\nsys.exit(', '.join(name for name in {heavy} if name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == ""
+
+
 MOST_LINES_OF_A_FILE, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 400, 60, 8
 FUNCTIONS = [
     (path.relative_to(ROOT).as_posix(), node)
@@ -195,13 +207,10 @@ FUNCTIONS = [
 ]
 
 
-def test_a_file_has_at_most_400_lines():
+def test_files_and_functions_stay_short():
     sizes = {module: len((PACKAGE / module).read_text().splitlines()) for module in MODULES}
     assert {module: lines for module, lines in sizes.items() if lines > MOST_LINES_OF_A_FILE} == {}
-
-
-def test_a_function_has_at_most_60_lines_and_8_parameters():
-    """Except for the commands, whose parameters are their options."""
+    # Except for the commands, whose parameters are their options.
     wrong = []
     for path, node in FUNCTIONS:
         if path.startswith("gpubench/cli/") and "Annotated" in ast.unparse(node.args):

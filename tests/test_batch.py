@@ -71,15 +71,12 @@ def test_a_card_that_tells_what_rests_takes_five_probes(batch, lost):
     assert len(card.asked) <= 5 if batch >= 400 else 7
 
 
-def test_a_rough_answer_takes_one_probe():
+def test_few_probes_are_enough():
     card = Card(140 * 10**9, 10**9, 9 * 10**7, resting=10**9)
     found = largest_batch(card, capacity_bytes=card.limit, cap=None, rough=True)
     assert card.asked == [8]
     assert 0.8 * card.true < found.batch < card.true
-
-
-def test_memory_that_is_flat_at_first_is_found_in_few_probes():
-    """Of AlexNet with LARS: at small batches what the optimizer takes for a moment is more than the images take."""
+    # Of AlexNet with LARS: at small batches what the optimizer takes for a moment is more than the images take.
     limit, asked = 11 * 10**9, []
 
     def probe(batch):
@@ -97,17 +94,11 @@ def search(card, *, cap=None, known=False):
     return found.batch, found.capped, card.asked
 
 
-def test_the_largest_is_doubled_to_halved_and_the_next_two_are_tried():
+def test_which_batches_are_tried():
     assert search(Card(2000)) == (96, False, [8, 16, 32, 64, 128, 96, 112, 104, 120])
-
-
-def test_a_known_memory_is_aimed_at():
-    """Of 1000 that fit: 16 + 0.97 x 9840 / 10 is 970, so 968; from there 968 + 0.97 x 320 / 10 is 999, so 992, which is
-    less than a 32nd below what does not fit."""
+    # Of 1000 that fit: 16 + 0.97 x 9840 / 10 is 970, so 968; from there 968 + 0.97 x 320 / 10 is 999, so 992, which is
+    # less than a 32nd below what does not fit.
     assert search(Card(11_000), known=True) == (992, False, [8, 16, 968, 992])
-
-
-def test_nothing_above_the_cap_is_tried():
     assert search(Card(10**6, holes={104}), cap=110) == (96, False, [8, 16, 32, 64, 104, 80, 88, 96])
     assert search(Card(10**6), cap=8) == (8, True, [8])
     assert search(Card(10**6), cap=15) == (8, True, [8])

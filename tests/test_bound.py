@@ -47,42 +47,33 @@ def test_the_bottleneck(bottleneck, columns):
     assert bound_of(changed(**columns)).bottleneck == bottleneck
 
 
-def test_a_cpu_waits_for_data_as_long_as_its_loop_does():
+def test_waiting_for_data_and_throttling_come_first():
     result = bound_of(changed(device="cpu", data_stall=0.6, loader_wait=0.01), throttled=False)
     assert result.bottleneck != "input"
     assert "waits for data 1%" in result.evidence
     assert bound_of(changed(device="cpu", data_stall=-0.2, loader_wait=0.4), throttled=False).bottleneck == "input"
     assert "waits" not in bound_of(changed(device="cpu", data_stall=0.3), throttled=False).evidence
-
-
-def test_a_throttled_card_is_throttled_whatever_else_is_slow():
     result = bound_of(changed(data_stall=0.9), throttled=True)
     assert result.bottleneck == "throttled"
     assert "compute 80%" in result.evidence
 
 
-def test_the_evidence_names_every_share():
+def test_the_evidence_names_every_share_of_the_whole_pipeline():
     text = bound_of(BUSY).evidence
     assert lacking(text, "data", "0%", "compute 80%", "memory", "10%", "launch 5%") == []
-
-
-def test_mfu_is_of_the_whole_pipeline_and_the_limit_of_the_whole_run():
     result = bound_of(changed(samples_per_second=500.0, data_stall=0.5))
     assert result.mfu == pytest.approx(0.4)
     assert result.peak == "measured"
     assert result.limit_seconds == pytest.approx(8e8 * 50_000 / 1e12)
 
 
-def test_the_listed_peak_comes_first():
+def test_the_listed_peak_comes_first_and_without_any_peak_there_is_no_limit():
     row = changed(card="NVIDIA A100-SXM4-80GB", precision="bf16", measured_peak_flops=math.nan)
     result = bound_of(row | {"flops_per_sample": 1.4e11, "op_overhead_seconds": math.nan})
     assert result.peak == "listed"
     assert result.mfu == pytest.approx(1.4e14 / 311.9e12, rel=0.01)
     assert result.bottleneck == "compute"
     assert "of the listed peak" in result.evidence
-
-
-def test_an_unknown_card_without_a_measured_peak_has_no_limit():
     result = bound_of(changed(measured_peak_flops=math.nan))
     assert (result.peak, result.mfu, result.limit_seconds) == ("unknown", None, None)
 
@@ -100,38 +91,29 @@ def test_what_is_missing_is_named(columns, words):
     assert words in result.evidence
 
 
-def test_a_peak_that_is_exceeded_must_be_measured_again():
+def test_a_peak_that_is_exceeded_must_be_measured_again_or_is_ignored():
     result = bound_of(changed(measured_peak_flops=6e11))
     assert result.bottleneck == "compute"
     assert "compute 133%" in result.evidence
     assert "run `gpubench peak` again" in result.evidence
-
-
-def test_a_peak_that_is_exceeded_by_far_is_ignored():
     row = changed(measured_peak_flops=2.9e10)  # other programs computed while it was measured
     result = bound_of(row)
     assert (result.bottleneck, result.mfu, result.limit_seconds) == ("unknown", None, None)
     assert "run `gpubench peak` again" in result.evidence
     assert "matrix products" not in why_not_faster(row, row, result)
-
-
-def test_a_peak_that_only_the_whole_pipeline_exceeds_must_be_measured_again():
     # The resident steps, later, ran on a busy machine.
     result = bound_of(changed(measured_peak_flops=7.5e11, resident_samples_per_second=500.0))
     assert result.mfu > 1.05
     assert result.evidence.count("run `gpubench peak` again") == 1
 
 
-def test_processes_of_one_cpu_share_its_peak():
+def test_processes_share_the_work_and_those_of_a_cpu_its_peak():
     group = {"processes": 2, "device": "cpu", "samples_per_second": 1000.0, "resident_samples_per_second": 1000.0}
     assert bound_of(changed(**group)).mfu == bound_of(changed()).mfu
     assert bound_of(changed(**group)).limit_seconds == bound_of(changed()).limit_seconds
     # Its peak is then that of one thread, and each process has one.
     chosen = bound_of(changed(**group, threads_asked="1"))
     assert chosen.mfu == bound_of(changed()).mfu / 2
-
-
-def test_several_processes_share_the_work():
     both = bound_of(changed(processes=2, samples_per_second=2000.0, resident_samples_per_second=2000.0))
     assert both.mfu == pytest.approx(0.8)
     assert both.limit_seconds == pytest.approx(20.0)

@@ -32,10 +32,7 @@ def answer(one: str, other: str, classes=options.DEFAULT_CLASSES, dollars=None):
         ("Tesla T4", "T4"),
         ("a100 sxm4 80gb", "A100-SXM4-80GB"),
         ("H100 SXM", "H100 80GB HBM3"),
-        ("V100 16GB", "V100-SXM2-16GB"),
-        ("6000 ada", "RTX 6000 Ada"),
         ("RTX 2080 Super", "RTX 2080 SUPER"),
-        ("RTX 5070 Ti", "RTX 5070 Ti"),
     ],
 )
 def test_find_card(wish, card):
@@ -43,17 +40,14 @@ def test_find_card(wish, card):
     assert options.cards_in(wish.split(), NAMES) == [card]
 
 
-@pytest.mark.parametrize(
-    ("words", "cards"),
-    [
-        ("RTX 4090 RTX 3090", ["RTX 4090", "RTX 3090"]),
-        ("4090 D 3090", ["RTX 4090 D", "RTX 3090"]),
-        ("RTX 3080 Ti 3080", ["RTX 3080 Ti", "RTX 3080"]),
-        ("a100 sxm4 80gb H100 PCIe L40S T4", ["A100-SXM4-80GB", "H100 PCIe", "L40S", "T4"]),
-    ],
-)
-def test_cards_need_no_quotes(words, cards):
-    assert options.cards_in(words.split(), NAMES) == cards
+def test_cards_need_no_quotes():
+    expected = {
+        "RTX 4090 RTX 3090": ["RTX 4090", "RTX 3090"],
+        "4090 D 3090": ["RTX 4090 D", "RTX 3090"],
+        "RTX 3080 Ti 3080": ["RTX 3080 Ti", "RTX 3080"],
+        "a100 sxm4 80gb H100 PCIe L40S T4": ["A100-SXM4-80GB", "H100 PCIe", "L40S", "T4"],
+    }
+    assert {words: options.cards_in(words.split(), NAMES) for words in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -61,11 +55,9 @@ def test_cards_need_no_quotes(words, cards):
     [
         ("RX 6800", "there is Radeon RX 6800 XT"),
         ("K8", "there is K80"),
-        ("MI325", "there is MI325X"),
         ("A100 40GB", r"there is A100-PCIE-40GB and A100-SXM4-40GB"),
         ("A100", r"there is .*A100-SXM4-40GB and A100-SXM4-80GB"),
         ("RTX 4095", r"did you mean RTX 4090\?"),
-        ("RTX 6070 Ti", r"did you mean RTX 5070 Ti\?"),
         ("", "no card of our data"),
     ],
 )
@@ -79,9 +71,7 @@ def test_part_of_a_name_does_not_match_another_card(wish, named):
     [
         ("A10", "NVIDIA A10", "NVIDIA A100-SXM4-80GB"),
         ("H20", "NVIDIA H20", "NVIDIA H200"),
-        ("L4", "NVIDIA L4", "NVIDIA L40S"),
         ("4090", "NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090 D"),
-        ("RTX 3090", "NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 3090 Ti"),
         ("4070", "NVIDIA GeForce RTX 4070", "NVIDIA GeForce RTX 4070 SUPER"),
         ("RTX 2080", "NVIDIA GeForce RTX 2080", "NVIDIA GeForce RTX 2080 Super with Max-Q Design"),
     ],
@@ -92,7 +82,7 @@ def test_a_price_is_that_of_its_card_and_of_no_other(entry, card, other):
     assert price_of(other, {entry: 1.0, other: 2.0}) == 2.0
 
 
-def test_prices_are_those_of_the_cards_that_they_name(cli, tmp_path):
+def test_prices_and_dollars_are_those_of_the_cards_that_they_name(cli, tmp_path):
     (tmp_path / "p.toml").write_text('A10 = 0.6\nH20 = 1.0\nL4 = 0.7\n"NVIDIA GeForce RTX 4090" = 0.5\n')
     out = cli("cards", "--price", "p.toml", "--relative-to", "A10", "--precision", "half").stdout
     priced = re.findall(r"^ (\S.*?) {2,}.* (\d\.\d\d) +\S+$", out, re.MULTILINE)
@@ -102,9 +92,6 @@ def test_prices_are_those_of_the_cards_that_they_name(cli, tmp_path):
     done = cli("cards", "--price", "other.toml")
     assert done.returncode == 2
     assert "no card" in done.stderr
-
-
-def test_dollars_are_counted_where_cards_have_a_price(cli, tmp_path):
     (tmp_path / "prices.toml").write_text('"RTX 4090" = 0.40\n"RTX 3090" = 0.20\n"RTX 3060" = 0.1\n')
     ratio = published_speeds("half").ratio("RTX 4090", "RTX 3090").value / 2
     text = " ".join(cli("cards", "4090", "3090", "--price", "prices.toml").stdout.split())
@@ -134,27 +121,15 @@ def test_two_cards_are_compared_with_every_pair_of_figures(cli):
     assert all(f" {ratio:.2f} " in short for ratio in (ratios[0], ratios[-1]))  # both ends
 
 
-def test_published_ratios_outside_of_the_interval_are_counted():
+def test_pairs_outside_of_the_interval_and_of_two_versions_have_a_caveat():
     _, text, lines = answer("RTX 3090", "RTX 2080 Ti", ["half"])
     ratio = published_speeds("half").ratio("RTX 3090", "RTX 2080 Ti")
     outside = [line for line in lines if not ratio.low <= line[2] <= ratio.high]
     assert outside
     assert f"Outside of the interval: {len(outside)} of {len(lines)} ratios ({outside[0][5].partition('@')[0]})" in text
-
-
-def test_pairs_of_two_versions_have_a_caveat():
     lines = answer("GH200 480GB", "H200")[2]
     assert lines
     assert all(re.search(r"torch \S+ and torch \S+", line[5]) for line in lines)
-
-
-def test_a_card_without_figures_is_estimated_and_labelled(cli):
-    text = " ".join(cli("cards", "RTX", "5080", "4090").stdout.split())
-    assert lacking(text, "RTX 5080: no figure", "data sheets", "No source has both") == []
-    assert "No figure of it is in our data" in " ".join(cli("cards", "RTX 5080").stdout.split())
-    assert re.search(r" RTX 5080 .* -  ", cli("cards", "--all").stdout)
-    _, text, _ = answer("RTX 3060", "B200")
-    assert "RTX 3060: no figure in half precision" in text
 
 
 @pytest.mark.parametrize(
@@ -165,7 +140,6 @@ def test_a_card_without_figures_is_estimated_and_labelled(cli):
         ["--precision", "fp8"],
         ["4090", "3090", "--relative-to", "A10"],
         ["4090", "--charts", "out"],
-        ["4090", "--price", "p.toml"],
         ["--sources", "4090"],
         ["--sources", "--price", "p.toml"],
     ],
@@ -176,7 +150,7 @@ def test_what_has_no_effect_is_refused_before_anything_is_printed(cli, tmp_path,
     assert (done.returncode, done.stdout) == (2, "")
 
 
-def test_one_card_begins_with_its_rank(cli):
+def test_one_card_begins_with_its_rank_or_is_estimated_and_labelled(cli):
     text = " ".join(cli("cards", "4090").stdout.split())
     ratio = published_speeds("half").ratio("RTX 4090", REFERENCE)
     assert re.match(
@@ -184,3 +158,9 @@ def test_one_card_begins_with_its_rank(cli):
     )
     assert " fp32 " not in cli("cards", "4090", "--precision", "half").stdout
     assert cli("cards", "L4").stdout.startswith("L4 is number")
+    text = " ".join(cli("cards", "RTX", "5080", "4090").stdout.split())
+    assert lacking(text, "RTX 5080: no figure", "data sheets", "No source has both") == []
+    assert "No figure of it is in our data" in " ".join(cli("cards", "RTX 5080").stdout.split())
+    assert re.search(r" RTX 5080 .* -  ", cli("cards", "--all").stdout)
+    _, text, _ = answer("RTX 3060", "B200")
+    assert "RTX 3060: no figure in half precision" in text

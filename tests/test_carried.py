@@ -35,7 +35,7 @@ def charts(source, tmp_path_factory):
     return folder
 
 
-def test_rows_come_back_byte_for_byte(source, charts, tmp_path):
+def test_rows_come_back_byte_for_byte_from_charts_and_the_pages_button(source, charts, tmp_path):
     whole = answer([source], keep=True)
     write(whole, tmp_path / "report.html")
     carriers = [*charts.glob("*-seconds.png"), *charts.glob("*-full-seconds.svg"), tmp_path / "report.html"]
@@ -48,9 +48,6 @@ def test_rows_come_back_byte_for_byte(source, charts, tmp_path):
             assert loaded.frame.equals(load([source]).frame)
         else:
             assert set(loaded.table().splitlines()) < set(source.read_bytes().splitlines())
-
-
-def test_what_the_pages_button_saves_is_read_too(source, tmp_path):
     saved = tmp_path / "gpubench-rows.csv.gz"
     saved.write_bytes(gzip.compress(source.read_bytes()))
     assert load([saved], keep=True).table() == source.read_bytes()
@@ -58,15 +55,12 @@ def test_what_the_pages_button_saves_is_read_too(source, tmp_path):
     assert "damaged" in load([saved]).problems[0]
 
 
-def test_a_chart_compares_with_a_file(charts, tmp_path):
+def test_a_chart_of_some_rows_carries_those_and_compares_with_a_file(charts, tmp_path, source):
     mine = tmp_path / "mine.csv"
     records.append(mine, rows([50.0] * 6, card="NVIDIA GeForce RTX 4090", device_hash="cccc", session="s2"))
     labels = {cell.label for cell in compare([next(charts.glob("*-full-seconds.png")), mine]).workloads[0].groups}
     assert "RTX 4090" in labels
     assert len(labels) == 3
-
-
-def test_a_chart_of_some_rows_carries_those(source, tmp_path):
     other = tmp_path / "other.csv"
     records.append(other, rows([1.0, 2.0], suite="wordlm", params="x=1", model="lstm"))
     records.append(other, rows([2.0, 3.0], suite="wordlm", params="x=1", model="gru"))
@@ -75,7 +69,7 @@ def test_a_chart_of_some_rows_carries_those(source, tmp_path):
     assert load([theirs], keep=True).table() == other.read_bytes()
 
 
-def test_many_rows_take_several_chunks():
+def test_large_tables_take_several_chunks_and_no_small_file_unpacks_to_a_huge_one():
     import random
 
     noise = random.Random(1).randbytes(3 << 20).hex().encode()
@@ -88,6 +82,10 @@ def test_many_rows_take_several_chunks():
         info.add_text(key, value)
     Image.new("RGB", (2, 2)).save(file, "PNG", pnginfo=info)
     assert carried.table_in(file.getvalue()) == noise
+    bomb = gzip.compress(b"0" * 200_000_000)
+    with pytest.raises(carried.RowsLostError, match="damaged"):
+        carried.table_in(bomb)
+    assert carried.table_in(gzip.compress(b"schema\n" + b"0" * 900_000)) is not None
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP"])
@@ -110,10 +108,3 @@ def test_damaged_carriers_are_problems_not_tracebacks(source, charts, tmp_path):
                 broken.write_bytes(damaged)
                 loaded = load([broken])
                 assert len(loaded.frame) <= 13
-
-
-def test_a_small_file_does_not_unpack_to_a_huge_one():
-    bomb = gzip.compress(b"0" * 200_000_000)
-    with pytest.raises(carried.RowsLostError, match="damaged"):
-        carried.table_in(bomb)
-    assert carried.table_in(gzip.compress(b"schema\n" + b"0" * 900_000)) is not None

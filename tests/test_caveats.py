@@ -9,7 +9,6 @@ import gpubench
 from gpubench.errors import UserError
 from gpubench.rows import write as records
 from gpubench.show.terminal import screen
-from gpubench.studies.answer import only
 
 MIXED = {"precision": "bf16"}
 
@@ -24,7 +23,7 @@ def wide(**changes):
     return *slow, rows([95.0], **MIXED, **changes), rows([95.0], model="resnet34", **MIXED, **changes)
 
 
-def test_models_that_differ_widely_and_shared_runs_are_in_the_sentence_and_on_the_chart(tmp_path):
+def test_shared_runs_and_wide_ranges_are_in_the_sentence_on_the_chart_and_on_the_screen(tmp_path):
     (found,) = answered(tmp_path, *wide(measured="projected")).results
     facts = ("bf16", 1.05, 4.21, "fp32", "RTX 2080 Ti", "2 models", "projected", 2.11, "1 of 4")
     assert lacking(found.sentence, *facts) == []
@@ -33,19 +32,11 @@ def test_models_that_differ_widely_and_shared_runs_are_in_the_sentence_and_on_th
     assert seconds.subtitle.endswith("projected from a sample; lower is better; the mean is 2.11; " + found.caveats[1])
     assert [bar.note for group in seconds.groups for bar in group.bars] == ["", "", "shared", ""]
     assert [bar.note for group in speedup.groups for bar in group.bars] == ["", "shared", ""]
-
-
-def test_a_screen_marks_what_is_projected_and_doubted_and_says_what_the_marks_mean(tmp_path):
     said = answered(tmp_path, *wide(measured="projected"))
     text = " ".join(" ".join(screen(said)).split())
     assert "~1.05-4.21* one run" in text
     assert lacking(text, "~", "projected", "*", "--all") == []
     assert "#:" not in text
-
-
-def test_results_that_nothing_speaks_against_come_first(tmp_path):
-    others = rows([100.0], suite="mine"), rows([90.0], suite="mine", **MIXED)
-    assert [each.suite for each in answered(tmp_path, *wide(), *others).results] == ["mine", "resnet"]
 
 
 def test_a_full_run_and_a_sample_that_contradict_each_other_both_say_so(tmp_path):
@@ -58,23 +49,17 @@ def test_a_full_run_and_a_sample_that_contradict_each_other_both_say_so(tmp_path
     assert [result.caveats for result in agreeing.results] == [(), ()]
 
 
-def test_a_row_that_says_it_is_unlike_the_others_is_named(tmp_path):
+def test_caveats_name_unlike_rows_count_a_baseline_once_and_come_last(tmp_path):
     alike = "as on the page"
     given = rows([100.0], reason=alike), rows([90.0], reason=f"{alike}; another rate", model="resnet34")
     mixed = rows([50.0], reason=alike, **MIXED), rows([50.0], reason=alike, model="resnet34", **MIXED)
     (found,) = answered(tmp_path, *given, *mixed).results
     assert found.caveats == ("resnet34: another rate",)
-
-
-def test_a_baseline_of_several_changes_is_counted_once(tmp_path):
     given = [row(precision=precision, marks="unsteady") for precision in ("fp32", "bf16", "fp16")]
     results = answered(tmp_path, given).results
     assert {each.caveats for each in results} == {("2 of 2 runs unsteady",)}
-
-
-def test_one_suite_says_how_many_of_the_rows_it_is_about(tmp_path):
-    said = only(answered(tmp_path, rows([1.0]), rows([2.0], **MIXED), rows([1.0], suite="mine")), "mine")
-    assert "1 of 3 rows in 1 file." in " ".join(screen(said, in_full=True))
+    others = rows([100.0], suite="mine"), rows([90.0], suite="mine", **MIXED)
+    assert [each.suite for each in answered(tmp_path, *wide(), *others).results] == ["mine", "resnet"]
 
 
 @pytest.mark.parametrize("version", ["", "nightly", "²", "9" * 5000, "2.x.dev"])

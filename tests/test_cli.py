@@ -26,29 +26,21 @@ from gpubench.suite.suite import COMMON_PARAMS
 invoke = CliRunner().invoke
 
 
+SIZES = {"11GiB": 11 * 2**30, "2GB": 2 * 10**9, "500 MiB": 500 * 2**20, "1.5kb": 1500}
+NO_SIZES = ("", "many", "11 apples", "-1GB", "0", "10", "64", "nanGB", "infGB", "GiB")
+DURATIONS = {"90s": 90, "10m": 600, "1h30m": 5400, "45": 45, "1.5s": 1.5}
+NO_DURATIONS = ("", "soon", "-5s", "0s", "5x", "1d")
+
+
 @pytest.mark.parametrize(
-    ("text", "size"),
-    [("11GiB", 11 * 2**30), ("2GB", 2 * 10**9), ("500 MiB", 500 * 2**20), ("1.5kb", 1500)],
+    ("parse", "good", "bad", "option"),
+    [(parse_size, SIZES, NO_SIZES, "--memory-limit"), (parse_duration, DURATIONS, NO_DURATIONS, "--time-limit")],
 )
-def test_sizes(text, size):
-    assert parse_size(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "many", "11 apples", "-1GB", "0", "10", "64", "nanGB", "infGB", "GiB"])
-def test_bad_sizes(text):
-    with pytest.raises(UserError, match="--memory-limit"):
-        parse_size(text)
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1h30m", 5400), ("45", 45), ("1.5s", 1.5)])
-def test_durations(text, seconds):
-    assert parse_duration(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "soon", "-5s", "0s", "5x", "1d"])
-def test_bad_durations(text):
-    with pytest.raises(UserError, match="--time-limit"):
-        parse_duration(text)
+def test_sizes_and_durations(parse, good, bad, option):
+    assert {text: parse(text) for text in good} == good
+    for text in bad:
+        with pytest.raises(UserError, match=option):
+            parse(text)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +78,12 @@ def asked(monkeypatch):
     return got
 
 
-def test_run_without_options_asks_for_the_defaults(asked):
+def test_run_asks_for_the_defaults_and_no_option_is_missing_above(asked):
     assert invoke(app, ["run"]).exit_code == 0
     assert asked == [Options()]
+    tried = set(shlex.split(" ".join([MANY, REST, QUICK, ON_SLURM])))
+    flags = {flag for option in get_command(app).commands["run"].params for flag in option.opts}
+    assert flags - tried == set()
 
 
 MANY = (
@@ -130,12 +125,6 @@ def test_slurm_gets_the_wishes_and_the_other_options(monkeypatch):
     ((job_options, arguments, out, _),) = got
     assert job_options == {"partition": "gpu", "nodes": 4}
     assert (arguments, out) == (["run", "--seed", "9"], Path("x.csv"))
-
-
-def test_no_option_of_run_is_missing_above():
-    tried = set(shlex.split(" ".join([MANY, REST, UNRANKED, ON_SLURM])))
-    flags = {flag for option in get_command(app).commands["run"].params for flag in option.opts}
-    assert flags - tried == set()
 
 
 def test_the_formats_and_metrics_in_help_are_those_there_are():
@@ -202,34 +191,3 @@ def test_output_that_finds_no_space_is_one_line():
             [sys.executable, "-m", "gpubench", "columns"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert (done.returncode, len(done.stderr.splitlines())) == (4, 1)
-
-
-EMPTY = """
-import typer
-app = typer.Typer()
-@app.command()
-def one() -> None: "One."
-@app.command()
-def two() -> None: "Two."
-app()
-"""
-
-
-def test_help_loads_what_an_empty_app_loads_and_its_own(tmp_path):
-    """So it starts as fast."""
-    (tmp_path / "empty.py").write_text(EMPTY)
-    loaded = []
-    for how in (f"runpy.run_path({str(tmp_path / 'empty.py')!r})", "runpy.run_module('gpubench', run_name='__main__')"):
-        script = f"""
-import runpy, sys
-sys.argv = ["app", "--help"]
-try:
-    {how}
-except SystemExit:
-    print(*{{name.partition(".")[0] for name in sys.modules}}, file=sys.stderr)
-"""
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-        assert "Usage" in done.stdout
-        loaded.append({name for name in done.stderr.split() if name not in sys.stdlib_module_names})
-    empty, ours = loaded
-    assert ours - empty <= {"gpubench"}

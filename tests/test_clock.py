@@ -98,7 +98,7 @@ def test_a_sample_projects_a_scripted_run_exactly(case, epochs):
     assert spent < real
 
 
-def test_quick_is_one_warm_up_step_three_measured_and_one_validation_batch():
+def test_quick_runs_and_probes_are_few_steps():
     summary, _ = train("quick", 30, lambda e, s: 2.0 if s == 0 else 0.1, valid=0.1)
     laps = [(lap.phase, lap.kind, lap.steps) for lap in summary["laps"]]
     assert laps == [
@@ -108,9 +108,6 @@ def test_quick_is_one_warm_up_step_three_measured_and_one_validation_batch():
         ("train", "resident", 1),
     ]
     assert summary["seconds"] == pytest.approx(2.0 + 399 * 0.1 + 29 * 40 + 30 * 4)
-
-
-def test_a_probe_runs_no_resident_laps_on_a_cpu_and_one_on_an_accelerator():
     summary, _ = train("probe", 1, lambda e, s: 0.1, valid=0.1)
     assert not [lap for lap in summary["laps"] if lap.kind == "resident"]
     assert summary["samples_per_second"] == pytest.approx(100)
@@ -186,7 +183,7 @@ class NoLength:
         return iter([[0] * 10] * self.steps)
 
 
-def test_a_loader_without_a_length_is_projected_from_its_samples():
+def test_a_loader_without_a_length_is_projected_from_its_samples_or_needs_them():
     time, calls = Time(), []
     clock = Clock(sampling_for("sampled", accelerator=True), synchronize=lambda: calls.append(1), now=time)
     for _ in clock.epochs(1):
@@ -194,9 +191,6 @@ def test_a_loader_without_a_length_is_projected_from_its_samples():
             time.now += 0.001
     assert clock.summary()["seconds"] == pytest.approx(100)
     assert len(calls) < 60
-
-
-def test_a_loader_without_a_length_needs_samples_only_where_it_is_cut():
     sampled = Clock(sampling_for("sampled", accelerator=False), now=Time())
     with pytest.raises(UserError, match="give samples="):
         next(sampled.steps(NoLength(5), "train"))
@@ -239,15 +233,12 @@ def drains_of(epochs, steps, valid_steps=0):
     return drains, clock, card.now
 
 
-def test_a_short_epoch_of_a_full_run_drains_the_card_once():
+def test_a_short_epoch_drains_the_card_once_and_a_long_one_keeps_its_laps():
     drains, clock, real = drains_of(9, 25)
     assert drains == [5, 1, 1, 1, 1, 1, 1, 1, 1]  # the first one finds out how long a lap has to be
     summary = clock.summary()
     assert (summary["seconds"], summary["samples"]) == (pytest.approx(real), 9 * 250)
     assert summary["samples_per_second"] == pytest.approx(10 / 0.011)
-
-
-def test_a_long_epoch_keeps_its_laps():
     drains, clock, _ = drains_of(3, 4000)
     laps = [lap for lap in clock.summary()["laps"] if lap.epoch == 2]
     assert drains[2] == len(laps) <= 32
@@ -331,7 +322,7 @@ def test_closing_an_early_stopped_loader_is_in_no_sum():
     assert clock.summary()["seconds"] == pytest.approx(100)
 
 
-def test_a_suite_may_break_out_of_its_epochs():
+def test_a_suite_may_break_out_of_its_epochs_or_leave_one_open():
     clock, time = clock_of()
     for epoch in clock.epochs(30):
         steps(clock, time, 10, 1.0)
@@ -344,9 +335,6 @@ def test_a_suite_may_break_out_of_its_epochs():
     assert summary["seconds"] == pytest.approx(25)
     assert summary["valid_seconds"] == pytest.approx(5)
     assert (summary["measured"], summary["epochs"]) == (True, 2)
-
-
-def test_an_epoch_that_nobody_ended_does_not_hold_the_resident_steps():
     clock, time = clock_of()
     clock.begin_epoch(0, 1)
     steps(clock, time, 10, 1.0)
@@ -366,9 +354,11 @@ def test_what_would_count_time_twice_is_refused():
         next(clock.steps(Loader(2, time), "valid"))
 
 
-def test_a_rate_that_drifts_between_epochs_is_not_steady():
+def test_a_rate_that_drifts_between_epochs_is_not_steady_and_a_measured_run_has_no_trend():
     summary, _ = train("sampled", 30, lambda e, s: 0.01 * 1.1 ** min(e, 20), steps=20)
     assert (summary["steady"].startswith("unsteady"), summary["unsteady"]) == (True, True)
+    summary, _ = train("full", 2, lambda e, s: 0.1 * (1 + (400 * e + s) / 10_000))
+    assert (summary["unsteady"], summary["later_ratio"]) == (False, 1)
 
 
 @pytest.mark.parametrize("change", [0.0001, -0.0001])
@@ -386,11 +376,6 @@ def test_a_first_epoch_of_cold_files_is_no_unsteady_run(mode):
     summary, _ = train(mode, 4, lambda e, s: 0.3 if e == 0 else 0.1)
     assert not summary["unsteady"]
     assert summary["later_ratio"] == 1
-
-
-def test_a_measured_run_has_no_trend():
-    summary, _ = train("full", 2, lambda e, s: 0.1 * (1 + (400 * e + s) / 10_000))
-    assert (summary["unsteady"], summary["later_ratio"]) == (False, 1)
 
 
 def test_uncounted_laps_are_kept_and_in_no_sum():
@@ -501,9 +486,6 @@ def test_a_run_is_complete_once_its_last_epoch_has_begun_and_nothing_was_cut():
     assert not clock.complete  # two of three, the second not even over
     clock.end_epoch()
     assert not clock.complete
-
-
-def test_a_run_of_which_a_phase_was_cut_is_not_complete():
     clock, time = clock_of("quick")
     for _ in clock.epochs(1):
         steps(clock, time, 9, 1.0)
@@ -514,7 +496,7 @@ def test_a_run_of_which_a_phase_was_cut_is_not_complete():
     assert clock.complete  # one warm-up step and three were all of it
 
 
-def test_news_by_hand():
+def test_news_by_hand_and_four_times_a_second_at_most():
     """Two epochs of four steps and one of validation; validation is the last tenth of an epoch."""
     news = []
     clock, time = clock_of(report=news.append)
@@ -530,9 +512,6 @@ def test_news_by_hand():
     fractions = [event["fraction"] for event in news]
     first = [0.1125, 0.225, 0.3375, 0.45, 0.475, 0.5]
     assert fractions == pytest.approx([0, 0, 0, *first, *[0.5 + each for each in first]])
-
-
-def test_news_comes_four_times_a_second_at_most():
     news = []
     clock, time = clock_of(report=lambda event: news.append(time.now))
     for _ in clock.epochs(1):
@@ -541,7 +520,7 @@ def test_news_comes_four_times_a_second_at_most():
     assert news == [0.0, 0.375, 0.625, 0.875]
 
 
-def test_the_time_of_an_epoch_and_what_has_passed():
+def test_the_time_of_setup_of_an_epoch_and_of_a_step():
     clock, time = clock_of()
     assert clock.elapsed == 0
     clock.begin_epoch(0, 2)
@@ -554,6 +533,19 @@ def test_the_time_of_an_epoch_and_what_has_passed():
     clock.end_epoch()
     assert clock.elapsed == 7
     assert clock.summary()["seconds"] == 7
+    clock, time = clock_of()
+    time.now += 6
+    found = clock.summary()
+    assert (found["setup_seconds"], found["seconds"], found["samples_per_second"]) == (6, 0, None)
+    for _ in clock.epochs(1):
+        steps(clock, time, 3, 2.0)
+    assert clock.summary()["setup_seconds"] == 6
+    clock, time = clock_of("quick")
+    for _ in clock.epochs(1):
+        for number, _ in enumerate(clock.steps(Loader(20, time), "train")):
+            time.now += 7.0 if number == 0 else 1.5
+        steps(clock, time, 3, 0.5, "valid")
+    assert (clock.step_seconds("train"), clock.step_seconds("valid")) == (1.5, 0.5)
 
 
 def test_what_a_later_process_is_told_and_makes_of_it():
@@ -592,7 +584,7 @@ def epochs_taken(mode, count, step_seconds, *, planned=10, stages=(0,)):
     return ran
 
 
-def test_a_sample_takes_epochs_until_it_has_four_seconds_after_the_first():
+def test_a_sample_takes_epochs_until_it_has_seen_enough():
     """Of five steps of a quarter second the first is a warm-up: a second of each epoch is timed."""
     assert epochs_taken("sampled", 5, 0.25) == [0, 1, 2, 3, 4]
     assert epochs_taken("sampled", 5, 0.5) == [0, 1, 2]
@@ -603,9 +595,6 @@ def test_a_sample_takes_epochs_until_it_has_four_seconds_after_the_first():
     assert epochs_taken("quick", 5, 0.25) == [0]
     assert epochs_taken("quick", 5, 0.25, stages=(0, 4)) == [0, 4]
     assert epochs_taken("full", 5, 0.25, planned=4) == [0, 1, 2, 3]
-
-
-def test_whether_the_clock_has_seen_enough():
     clock, time = clock_of("sampled")
     seen = []
     for _ in clock.epochs(10):
@@ -693,7 +682,7 @@ def test_what_the_steps_say_of_themselves_is_asked_once_before_the_resident_ones
     assert Notes() == Notes(None, None, None, "", {})
 
 
-def test_what_a_suite_wants_the_row_to_hold():
+def test_what_a_suite_tells_the_clock():
     clock, _ = clock_of()
     clock.table += [{"size": 8, "time": 0.5}, {"size": 16, "time": 0.75}]
     clock.remarks += ["one thing", "and another"]
@@ -701,25 +690,11 @@ def test_what_a_suite_wants_the_row_to_hold():
     assert found["table"] == ({"size": 8, "time": 0.5}, {"size": 16, "time": 0.75})
     assert found["reason"] == "one thing; and another"
     assert clock_of()[0].summary()["reason"] == ""
-
-
-def test_the_seconds_of_a_step_are_those_of_timed_laps():
-    clock, time = clock_of("quick")
-    for _ in clock.epochs(1):
-        for number, _ in enumerate(clock.steps(Loader(20, time), "train")):
-            time.now += 7.0 if number == 0 else 1.5
-        steps(clock, time, 3, 0.5, "valid")
-    assert (clock.step_seconds("train"), clock.step_seconds("valid")) == (1.5, 0.5)
-
-
-def test_setup_ends_where_the_first_step_begins():
     clock, time = clock_of()
-    time.now += 6
-    found = clock.summary()
-    assert (found["setup_seconds"], found["seconds"], found["samples_per_second"]) == (6, 0, None)
     for _ in clock.epochs(1):
-        steps(clock, time, 3, 2.0)
-    assert clock.summary()["setup_seconds"] == 6
+        for _ in clock.steps([3, 4, 5], "train", count=lambda batch: batch):
+            time.now += 1.0
+    assert clock.summary()["samples"] == 12
 
 
 class Talking:
@@ -819,11 +794,3 @@ class Shaped:
 )
 def test_how_many_samples_a_batch_has(batch, samples):
     assert first_dimension(batch) == samples
-
-
-def test_a_count_of_the_suites_own():
-    clock, time = clock_of()
-    for _ in clock.epochs(1):
-        for _ in clock.steps([3, 4, 5], "train", count=lambda batch: batch):
-            time.now += 1.0
-    assert clock.summary()["samples"] == 12

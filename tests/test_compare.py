@@ -37,11 +37,14 @@ def only(result):
     return result.comparisons[0]
 
 
-def test_two_cards_in_one_session(tmp_path):
+def test_two_cards_and_two_precisions_in_one_session(tmp_path):
     c = only(result_of(tmp_path, rows(FAST), rows(SLOW, **OTHER)))
     assert (c.subject_name, c.other_name, c.verdict) == ("RTX 2080 Ti", "GTX 1080 Ti", "faster")
     assert c.ratio.inverse.value == pytest.approx(1.3)
     assert c.ratio.inverse.low < 1.3 < c.ratio.inverse.high
+    c = only(result_of(tmp_path, rows(SLOW), rows(FAST, precision="fp16")))
+    assert (c.axis, c.subject_name, c.verdict) == ("precision", "fp16", "faster")
+    assert c.ratio.inverse.value == pytest.approx(1.3)
 
 
 def at(minutes, given):
@@ -63,12 +66,6 @@ def test_trials_of_one_session_that_do_not_take_turns_are_of_two(tmp_path, chang
         assert (result.ratio.specimens, result.verdict in {"undecided", "one specimen"}) == (1, True)
     if changes is not OTHER:  # two cards are two specimens however they take turns
         assert (turns.ratio.specimens, turns.verdict in {"faster", "slower"}) == (0, True)
-
-
-def test_precision_is_fp32_over_the_other(tmp_path):
-    c = only(result_of(tmp_path, rows(SLOW), rows(FAST, precision="fp16")))
-    assert (c.axis, c.subject_name, c.verdict) == ("precision", "fp16", "faster")
-    assert c.ratio.inverse.value == pytest.approx(1.3)
 
 
 @pytest.mark.parametrize(("start", "differing"), [("forked", ("start",)), ("fresh", ()), ("", ())])
@@ -99,7 +96,7 @@ def test_unlike_rows_are_never_compared(tmp_path, change):
     assert result.comparisons == []
 
 
-def test_under_max_the_batch_is_an_outcome(tmp_path):
+def test_under_max_the_batch_is_an_outcome_and_splits_the_speedup(tmp_path):
     c = only(
         result_of(
             tmp_path,
@@ -108,9 +105,6 @@ def test_under_max_the_batch_is_an_outcome(tmp_path):
         )
     )
     assert c.verdict == "faster"
-
-
-def test_max_splits_the_speedup_into_precision_and_batch(tmp_path):
     result = result_of(
         tmp_path,
         rows(SLOW, batch_policy="max", batch_size=256),
@@ -160,9 +154,11 @@ def test_baseline_and_by(tmp_path):
         result_of(tmp_path, *groups, by="card", baseline="H100")
     with pytest.raises(UserError, match="no such column"):
         result_of(tmp_path, *groups, by="colour")
-
-
-def test_by_batch_and_by_torch(tmp_path):
+    groups = rows(SLOW), rows(FAST, precision="fp16"), rows(SLOW, **OTHER)
+    result = result_of(tmp_path, *groups, baseline="1080 ti")
+    assert {(c.axis, c.other_name) for c in result.comparisons} == {("card", "GTX 1080 Ti"), ("precision", "fp32")}
+    with pytest.raises(UserError, match="it could be GTX 1080 Ti, RTX 2080 Ti"):
+        result_of(tmp_path, *groups, baseline="ti")
     c = only(result_of(tmp_path, rows(FAST, batch_size=128), rows(SLOW), by="batch"))
     assert {c.subject_name, c.other_name} == {"64", "128"}
     c = only(result_of(tmp_path, rows(FAST), rows(SLOW, torch="2.10.0", session="s2"), by="torch"))
@@ -235,24 +231,13 @@ def test_a_conflict_is_a_doubt_of_its_result_and_stays_one_in_what_a_chart_carri
     assert (again.caveats, again.verdict) == (found.caveats, "conflict")
 
 
-def test_a_resumed_trial_supersedes_its_interrupted_row(tmp_path):
+def test_a_trial_that_was_interrupted_or_ran_again_takes_nothing_away(tmp_path):
     lost = row(status="interrupted", seconds=None, measured="", trial=0)
     result = result_of(tmp_path, [lost], rows(FAST))
     assert [group.trials for group in result.workloads[0].groups] == [6]
     assert result.workloads[0].holes == []
     (line,) = left_out(result)
     assert lacking(line, 1) == []
-
-
-def test_a_baseline_card_leaves_the_precisions_alone_and_must_be_unmistakable(tmp_path):
-    groups = rows(SLOW), rows(FAST, precision="fp16"), rows(SLOW, **OTHER)
-    result = result_of(tmp_path, *groups, baseline="1080 ti")
-    assert {(c.axis, c.other_name) for c in result.comparisons} == {("card", "GTX 1080 Ti"), ("precision", "fp32")}
-    with pytest.raises(UserError, match="it could be GTX 1080 Ti, RTX 2080 Ti"):
-        result_of(tmp_path, *groups, baseline="ti")
-
-
-def test_an_interrupted_trial_or_one_that_ran_again_takes_nothing_away(tmp_path):
     lost = [row(precision="bf16", trial=i, status="timed_out", seconds=None, measured="") for i in range(3)]
     lost.append(row(precision="bf16", trial=6, status="interrupted", seconds=None, measured=""))
     c = only(result_of(tmp_path, rows(SLOW), lost, rows(FAST, precision="bf16")))

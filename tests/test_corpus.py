@@ -30,10 +30,12 @@ def numbers(folder):
 EXPECTED = [[0, 1, 2, 3, 3, 0, 4, 3], [5, 1, 3], [0, 6, 3]]
 
 
-def test_words_are_numbered_by_their_first_appearance_and_lines_end(folder):
+def test_words_are_numbered_by_their_first_appearance_whatever_ends_the_text(folder):
     assert numbers(folder) == EXPECTED
     assert corpus.load(folder).vocabulary == 7
     assert corpus.load(folder).train.dtype == np.int32
+    (folder / "train.txt").write_bytes(b"\xef\xbb\xbf" + TEXTS["train"].rstrip().encode())
+    assert numbers(folder) == EXPECTED
 
 
 @pytest.mark.parametrize("ending", ["\r\n", "\r"])
@@ -43,15 +45,16 @@ def test_other_systems_line_ends_mean_the_same(folder, ending):
     assert numbers(folder) == EXPECTED
 
 
-def test_a_last_line_without_an_end_and_a_byte_order_mark(folder):
-    (folder / "train.txt").write_bytes(b"\xef\xbb\xbf" + TEXTS["train"].rstrip().encode())
-    assert numbers(folder) == EXPECTED
-
-
-def test_the_official_archives_file_names(folder):
+def test_a_corpus_has_names_of_the_official_archive_or_of_a_folder(folder, tmp_path):
     for split in TEXTS:
         (folder / f"{split}.txt").rename(folder / f"wiki.{split}.tokens")
     assert numbers(folder) == EXPECTED
+    assert datasets.locate(["wikitext-2"], folder) == folder
+    assert datasets.row_name("wikitext-2", folder).startswith("corpus-")
+    folder = folder.rename(tmp_path / "wikitext-2")
+    for given in (folder, tmp_path):
+        assert datasets.locate(["wikitext-2"], given) == tmp_path
+    assert datasets.load_corpus("wikitext-2", tmp_path).vocabulary == 7
 
 
 @pytest.mark.parametrize(
@@ -81,15 +84,6 @@ def test_only_the_official_bytes_earn_the_name(folder, monkeypatch):
     assert name == f"corpus-{corpus.digest(folder)[:8]}"
 
 
-def test_a_named_folder_is_a_corpus_or_holds_wikitext_2(folder, tmp_path):
-    assert datasets.locate(["wikitext-2"], folder) == folder
-    assert datasets.row_name("wikitext-2", folder).startswith("corpus-")
-    folder = folder.rename(tmp_path / "wikitext-2")
-    for given in (folder, tmp_path):
-        assert datasets.locate(["wikitext-2"], given) == tmp_path
-    assert datasets.load_corpus("wikitext-2", tmp_path).vocabulary == 7
-
-
 def test_a_text_that_is_read_in_blocks_is_numbered_as_one(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "_BLOCK_CHARACTERS", 1000)
     line = " ".join(f"w{n}" for n in range(100))
@@ -101,8 +95,9 @@ def test_a_text_that_is_read_in_blocks_is_numbered_as_one(tmp_path, monkeypatch)
 
 
 @pytest.mark.realdata
-def test_the_real_wikitext_2(real_text):
-    corpus_read = datasets.load_corpus("wikitext-2", real_text)
+def test_the_real_wikitext_2(real_data):
+    root = real_data("wikitext-2")
+    corpus_read = datasets.load_corpus("wikitext-2", root)
     assert (len(corpus_read.train), len(corpus_read.valid), len(corpus_read.test)) == (2_088_628, 217_646, 245_569)
     assert corpus_read.vocabulary == 33_278
-    assert datasets.row_name("wikitext-2", real_text) == "wikitext-2"
+    assert datasets.row_name("wikitext-2", root) == "wikitext-2"

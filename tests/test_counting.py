@@ -16,44 +16,16 @@ def work_of(step):
     return work
 
 
-def test_a_linear_layer_forward_and_backward():
+def test_flops_are_torchs_or_unknown_where_no_formula_covers_them():
     layer, x = nn.Linear(32, 16, bias=False), torch.randn(8, 32)
     work = work_of(lambda: layer(x).sum().backward())
     assert work.flops == 2 * (2 * 8 * 32 * 16)  # the product, and the weight's gradient; x needs none
     assert work.odd_flops == 0
-
-
-def test_bytes_are_operands_and_results():
-    a, b = torch.randn(1000), torch.randn(1000)
-    assert work_of(lambda: a + b).bytes == 3 * 4000
-    assert work_of(lambda: a.add_(b)).bytes == 3 * 4000
-    assert work_of(lambda: a.view(10, 100)).bytes == 0
-    assert work_of(lambda: torch.empty(1000)).bytes == 0
-    expanded = torch.randn(1).expand(1000)
-    assert work_of(lambda: a + expanded).bytes == 2 * 4000 + 4
-
-
-def test_an_embedding_reads_only_the_rows_it_takes():
-    table, rows = nn.Embedding(100_000, 8), torch.tensor([1, 2])
-    with torch.no_grad():
-        work = work_of(lambda: table(rows))
-    assert work.bytes == 2 * 8 + 2 * (2 * 8 * 4)
-
-
-def test_calls_leave_out_views():
-    a = torch.randn(4, 4)
-    assert work_of(lambda: (a.t().view(-1) if False else a.t() + 1) * 2).calls == 2
-
-
-@pytest.mark.parametrize(("channels", "odd"), [((3, 64), True), ((64, 60), True), ((64, 128), False)])
-def test_sizes_that_tensor_cores_cannot_tile(channels, odd):
-    convolution, x = nn.Conv2d(*channels, 3, bias=False), torch.randn(2, channels[0], 8, 8)
-    work = work_of(lambda: convolution(x))
-    assert work.flops == 2 * 2 * channels[0] * channels[1] * 9 * 6 * 6
-    assert work.odd_flops == (work.flops if odd else 0)
-
-
-def test_a_network_that_no_formula_covers_has_no_count_rather_than_half_of_one():
+    with torch.device("meta"):
+        network, images = resnet18(), torch.randn(2, 3, 32, 32)
+    with FlopCounterMode(display=False) as torchs:
+        network(images).sum().backward()
+    assert work_of(lambda: network(images).sum().backward()).flops == torchs.get_total_flops()
     network = nn.LSTM(16, 16)
     x = torch.randn(5, 2, 16)
     head = nn.Linear(16, 16)
@@ -64,9 +36,25 @@ def test_a_network_that_no_formula_covers_has_no_count_rather_than_half_of_one()
     assert bool(work.unseen) == (work.flops is None)
 
 
-def test_the_count_is_torchs():
-    with torch.device("meta"):
-        network, images = resnet18(), torch.randn(2, 3, 32, 32)
-    with FlopCounterMode(display=False) as torchs:
-        network(images).sum().backward()
-    assert work_of(lambda: network(images).sum().backward()).flops == torchs.get_total_flops()
+def test_bytes_and_calls_leave_out_views():
+    a, b = torch.randn(1000), torch.randn(1000)
+    assert work_of(lambda: a + b).bytes == 3 * 4000
+    assert work_of(lambda: a.add_(b)).bytes == 3 * 4000
+    assert work_of(lambda: a.view(10, 100)).bytes == 0
+    assert work_of(lambda: torch.empty(1000)).bytes == 0
+    expanded = torch.randn(1).expand(1000)
+    assert work_of(lambda: a + expanded).bytes == 2 * 4000 + 4
+    table, rows = nn.Embedding(100_000, 8), torch.tensor([1, 2])
+    with torch.no_grad():
+        work = work_of(lambda: table(rows))
+    assert work.bytes == 2 * 8 + 2 * (2 * 8 * 4)
+    a = torch.randn(4, 4)
+    assert work_of(lambda: (a.t().view(-1) if False else a.t() + 1) * 2).calls == 2
+
+
+@pytest.mark.parametrize(("channels", "odd"), [((3, 64), True), ((64, 60), True), ((64, 128), False)])
+def test_sizes_that_tensor_cores_cannot_tile(channels, odd):
+    convolution, x = nn.Conv2d(*channels, 3, bias=False), torch.randn(2, channels[0], 8, 8)
+    work = work_of(lambda: convolution(x))
+    assert work.flops == 2 * 2 * channels[0] * channels[1] * 9 * 6 * 6
+    assert work.odd_flops == (work.flops if odd else 0)

@@ -94,7 +94,7 @@ def root(tmp_path) -> Path:
     return folder.parent
 
 
-def test_fetch_gets_archives_and_single_files_into_the_cache():
+def test_fetch_gets_archives_and_files_into_the_cache_once_and_mends_what_is_wrong(server):
     assert datasets.locate(["cifar100"], None) is None
     assert datasets.fetch("cifar100") == datasets.cache_folder()
     assert datasets.fetch("wikitext-2") == datasets.cache_folder()
@@ -106,9 +106,6 @@ def test_fetch_gets_archives_and_single_files_into_the_cache():
     assert test.labels.tolist() == [0, 1]
     assert test.labels.dtype == np.int64
     assert test.images[0, 0, 0, 0] == 100
-
-
-def test_fetch_downloads_nothing_twice_and_mends_what_is_wrong(server):
     datasets.fetch("cifar100")
     broken = datasets.cache_folder() / "cifar-100-python" / "train"
     broken.write_bytes(broken.read_bytes()[:100])
@@ -120,19 +117,32 @@ def test_fetch_downloads_nothing_twice_and_mends_what_is_wrong(server):
     datasets.fetch("cifar100")
 
 
-def test_a_wrong_archive_is_not_unpacked(server):
+def test_nothing_that_was_changed_is_unpacked(server, root, tmp_path):
     (server[0] / "cifar-100-python.tar.gz").write_bytes(b"something else")
     with pytest.raises(UserError, match="its MD5 differs"):
         datasets.fetch("cifar100")
     assert not (datasets.cache_folder() / "cifar-100-python").exists()
 
+    class Evil:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "owned",))
 
-def test_without_a_network_both_ways_out_are_named(monkeypatch):
+    (root / "cifar-100-python" / "train").write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(UserError, match="its MD5 differs"):
+        datasets.load_cifar("cifar100", root)
+    assert not (tmp_path / "owned").exists()
+
+
+def test_what_cannot_be_fetched_names_the_ways_out(monkeypatch, root):
     # Port 9 discards; nothing listens there.
     gone = replace(datasets.DATASETS["cifar100"], urls={"http://127.0.0.1:9/cifar-100-python.tar.gz": "0"})
     monkeypatch.setitem(datasets.DATASETS, "cifar100", gone)
     with pytest.raises(UserError, match=r"could not download cifar100 .*--data DIR.*--synthetic"):
         datasets.fetch("cifar100")
+    with pytest.raises(UserError, match="there are cifar10, cifar100, wikitext-2"):
+        datasets.fetch("mnist")
+    with pytest.raises(UserError, match="dataset mnist: there are"):
+        datasets.locate(["mnist"], root)
 
 
 def test_a_cache_that_cannot_be_written_is_named(tmp_path, monkeypatch):
@@ -171,24 +181,6 @@ def test_a_missing_or_truncated_file_is_named_with_both_ways_out(root, content, 
     assert "--synthetic" in str(raised.value)
 
 
-def test_a_changed_pickle_is_never_unpickled(root, tmp_path):
-    class Evil:
-        def __reduce__(self):
-            return (Path.touch, (tmp_path / "owned",))
-
-    (root / "cifar-100-python" / "train").write_bytes(pickle.dumps(Evil()))
-    with pytest.raises(UserError, match="its MD5 differs"):
-        datasets.load_cifar("cifar100", root)
-    assert not (tmp_path / "owned").exists()
-
-
-def test_unknown_names_list_what_there_is(root):
-    with pytest.raises(UserError, match="there are cifar10, cifar100, wikitext-2"):
-        datasets.fetch("mnist")
-    with pytest.raises(UserError, match="dataset mnist: there are"):
-        datasets.locate(["mnist"], root)
-
-
 def test_weights_are_fetched_checked_and_found(server, tmp_path, monkeypatch):
     folder, address = server
     content = b"not really weights"
@@ -213,7 +205,7 @@ def test_weights_are_fetched_checked_and_found(server, tmp_path, monkeypatch):
 @pytest.mark.realdata
 def test_the_real_cifar_100(real_data, monkeypatch):
     monkeypatch.undo()  # the tiny registry
-    train, test = datasets.load_cifar("cifar100", real_data)
+    train, test = datasets.load_cifar("cifar100", real_data("cifar100"))
     assert (train.images.shape, test.images.shape) == ((50_000, 3, 32, 32), (10_000, 3, 32, 32))
     assert np.bincount(train.labels).tolist() == [500] * 100
     # torchvision states the same means for these images.

@@ -63,25 +63,19 @@ def test_a_card_that_cudnn_refuses_is_described_and_told_its_build(cards, name, 
     assert facts["devices"][-1]["kind"] == "cpu"
 
 
-def test_an_old_card_beside_a_new_one_is_to_be_left_out(cards):
+def test_what_is_said_of_cards_in_order_and_old_ones(cards):
+    (spark, cpu) = devices_of(cards(("NVIDIA GB10", 12, 1)))
+    assert spark.shares_memory
+    assert cpu.shares_memory
+    assert not devices_of(cards(("RTX 3090", 8, 6)))[0].shares_memory
+    facts = cards(("RTX 2080 Ti", 7, 5))
+    assert facts["cudnn"] == "92600"
+    assert facts["devices"][0]["problem"] == ""
     facts = cards(("RTX 3090", 8, 6), ("GTX 1080 Ti", 6, 1))
     new, old = [result for result in of_torch(facts) if result.level == "fix"]
     assert new.text.startswith("cuda:0: RTX 3090")
     assert new.advice.endswith("export CUDA_VISIBLE_DEVICES=GPU-uuid-RTX 3090")
     assert "no kernels for sm_61" in old.text
-
-
-def test_a_card_in_the_hosts_memory_says_so(cards):
-    (spark, cpu) = devices_of(cards(("NVIDIA GB10", 12, 1)))
-    assert spark.shares_memory
-    assert cpu.shares_memory
-    assert not devices_of(cards(("RTX 3090", 8, 6)))[0].shares_memory
-
-
-def test_a_card_that_cudnn_takes_has_no_problem(cards):
-    facts = cards(("RTX 2080 Ti", 7, 5))
-    assert facts["cudnn"] == "92600"
-    assert facts["devices"][0]["problem"] == ""
 
 
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 12040)."
@@ -117,10 +111,11 @@ def test_a_card_that_torch_cannot_use_is_never_replaced_by_the_cpu(unseen, monke
     assert [each.device for each in choose_devices("cpu", devices)] == ["cpu"]
 
 
-def test_doctor_has_torchs_own_words_for_a_card_it_does_not_see(unseen):
+def test_cards_that_are_missing_have_torchs_own_words(unseen):
     (fix,) = [result for result in of_torch(unseen(RTX_3090, TOO_OLD), [RTX_3090]) if result.level == "fix"]
     assert TOO_OLD in fix.text
     assert "newer NVIDIA driver" in fix.advice
+    assert [each.device for each in choose_devices("auto", devices_of(unseen(None, "no driver")))] == ["cpu"]
 
 
 @pytest.mark.parametrize("hidden", ["", "-1"])
@@ -129,11 +124,7 @@ def test_cards_that_were_hidden_on_purpose_are_not_missed(unseen, monkeypatch, h
     assert [each.device for each in choose_devices("auto", devices_of(unseen(RTX_3090, "")))] == ["cpu"]
 
 
-def test_a_machine_without_a_card_computes_on_its_cpu(unseen):
-    assert [each.device for each in choose_devices("auto", devices_of(unseen(None, "no driver")))] == ["cpu"]
-
-
-def test_a_torch_that_refuses_to_name_an_accelerator_where_none_is_has_a_cpu(monkeypatch):
+def test_a_torch_without_accelerators_has_a_cpu(monkeypatch):
     """torch 2.6 with CUDA on a machine without a card."""
 
     def refuse():
@@ -142,9 +133,6 @@ def test_a_torch_that_refuses_to_name_an_accelerator_where_none_is_has_a_cpu(mon
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     monkeypatch.setattr(torch.accelerator, "current_accelerator", refuse)
     assert [each["kind"] for each in device.describe()["devices"]] == ["cpu"]
-
-
-def test_a_build_for_cpus_has_a_cpu(monkeypatch):
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
     assert [each["kind"] for each in device.describe()["devices"]] == ["cpu"]
@@ -200,13 +188,10 @@ def share_of(monkeypatch):
     return opened
 
 
-def test_a_limit_includes_the_context_of_at_most_one_gibibyte(share_of):
+def test_a_limit_includes_the_context(share_of):
     assert share_of(4) == [pytest.approx(0.3)]
     assert share_of(4, free=9.5) == [pytest.approx(0.35)]
     assert share_of(None) == []
-
-
-def test_an_integrated_card_that_does_not_tell_its_free_memory_has_a_limit(share_of):
     assert share_of(4, free=None) == [pytest.approx(0.4)]
 
 

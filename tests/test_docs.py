@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from measured_rows import rows_of_run
 from packaging.requirements import Requirement
 from typer.main import get_command
 
@@ -52,31 +53,25 @@ def test_the_commands_in_readme_are_the_programs():
         assert {word for word in words if word.startswith("-")} <= flags, " ".join(words)
 
 
-def test_the_page_of_commands_is_the_codes(tmp_path):
-    """`just docs` makes it; another typer words it otherwise."""
-    (tested,) = re.findall(r"^typer==(.*)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
-    if version("typer") != tested:
-        pytest.skip(f"docs/cli.md was made with typer {tested}")
-    made = tmp_path / "cli.md"
-    command = [sys.executable, "-m", "typer", "gpubench.cli.app", "utils", "docs"]
-    subprocess.run([*command, "--name", "gpubench", "--title", "Commands", "--output", made], check=True)
-    assert made.read_text() == (ROOT / "docs" / "cli.md").read_text()
-
-
-def test_the_column_table_is_the_codes():
+def test_generated_tables_and_the_version_are_the_codes():
     table = (ROOT / "results" / "README.md").read_text().partition("| column |")
     assert table[1] + table[2] == columns_markdown(Row)
-
-
-def test_the_changelogs_top_version_is_the_packages():
     versions = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert versions[0] == gpubench.__version__
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    there = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "gpubench").rglob("*.py")}
+    suites = {".".join(("gpubench", *path.parent.relative_to(ROOT).parts)) for path in (ROOT / "suites").rglob("*.py")}
+    assert set(listed) == there | suites
 
 
-def test_every_file_a_document_links_to_exists():
+def test_every_file_and_heading_a_document_links_to_exists():
     for document in DOCUMENTS:
         for link in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
             assert (document.parent / link).exists(), f"{document.name}: {link}"
+    for document in DOCUMENTS:
+        for link, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", document.read_text()):
+            page = document.parent / link if link else document
+            assert anchor in anchors(page), f"{document.name}: {link}#{anchor}"
 
 
 def anchors(document: Path) -> set[str]:
@@ -86,24 +81,30 @@ def anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_every_heading_a_document_links_to_exists():
-    for document in DOCUMENTS:
-        for link, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", document.read_text()):
-            page = document.parent / link if link else document
-            assert anchor in anchors(page), f"{document.name}: {link}#{anchor}"
-
-
-def test_the_page_of_cards_is_of_todays_figures():
+def test_generated_pages_are_of_todays_code_and_figures(tmp_path):
     script = ROOT / "benchmarks" / "which_card.py"
     made = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout
     assert made == (ROOT / "docs" / "which-card.md").read_text(), "python benchmarks/which_card.py > docs/which-card.md"
+    # `just docs` makes it; another typer words it otherwise.
+    (tested,) = re.findall(r"^typer==(.*)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    if version("typer") != tested:
+        pytest.skip(f"docs/cli.md was made with typer {tested}")
+    made = tmp_path / "cli.md"
+    command = [sys.executable, "-m", "typer", "gpubench.cli.app", "utils", "docs"]
+    subprocess.run([*command, "--name", "gpubench", "--title", "Commands", "--output", made], check=True)
+    assert made.read_text() == (ROOT / "docs" / "cli.md").read_text()
 
 
-def test_the_contents_name_every_page():
+def test_pages_name_every_page_room_and_function():
     contents = (ROOT / "docs" / "README.md").read_text()
     for page in (ROOT / "docs").rglob("*.md"):
         name = str(page.relative_to(ROOT / "docs"))
         assert name == "README.md" or name.startswith("research/decisions/") or f"({name})" in contents, name
+    named = re.findall(r"^\| `(\w+)/` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    assert set(named) == {path.parent.name for path in (ROOT / "gpubench").glob("*/__init__.py")} - {"suites"}
+    text = (ROOT / "docs/adding-a-suite.md").read_text()
+    for name in (*gpubench.training._HOME_OF, *gpubench._HOME_OF, "UserError"):
+        assert f"`{name}`" in text, name
 
 
 def words(documents: list[Path]) -> int:
@@ -117,14 +118,11 @@ def test_the_documentation_stays_short():
     assert words(RESEARCH) <= 12_000
 
 
-def test_every_page_that_code_names_exists():
+def test_every_page_that_code_names_and_every_chart_of_a_page_exists():
     code = [path for folder in ("gpubench", "suites", "benchmarks", "tests") for path in (ROOT / folder).rglob("*.py")]
     for path in [*code, ROOT / "pyproject.toml", ROOT / "justfile"]:
         for page in re.findall(r"docs/[\w/-]+\.md", path.read_text()):
             assert (ROOT / page).exists(), f"{path}: {page}"
-
-
-def test_every_chart_is_shown_by_a_page():
     shown = {name for document in DOCUMENTS for name in re.findall(r"charts/([\w-]+\.png)\)", document.read_text())}
     assert shown == {path.name for path in (ROOT / "docs" / "charts").iterdir()}
 
@@ -139,34 +137,18 @@ def test_every_published_result_is_named_and_whole():
         assert f"`{file.name}`" in text
 
 
-def test_adding_a_suite_names_all_that_is_offered():
-    text = (ROOT / "docs/adding-a-suite.md").read_text()
-    for name in (*gpubench.training._HOME_OF, *gpubench._HOME_OF, "UserError"):
-        assert f"`{name}`" in text, name
-
-
-def test_contributing_names_every_room_and_no_other():
-    named = re.findall(r"^\| `(\w+)/` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
-    assert set(named) == {path.parent.name for path in (ROOT / "gpubench").glob("*/__init__.py")} - {"suites"}
-
-
 def test_the_example_suite_runs_and_proves_its_precision(cli, tmp_path):
     code = re.search(r"```python title=mine\.py\n(.*?)```", (ROOT / "docs/adding-a-suite.md").read_text(), re.DOTALL)
     assert code
     (tmp_path / "mine.py").write_text(code[1])
-    done = cli("run", "--suite", "mine.py", "--device", "cpu", "--quick", "--out", "a.csv")
-    assert done.returncode == 0, done.stderr
-    assert set(load([tmp_path / "a.csv"]).frame["status"]) == {"ok"}
-    (tmp_path / "mine.py").write_text(code[1].replace("with mode.autocast():", "if True:"))
-    liar = cli("run", "--suite", "mine.py", "--device", "cpu", "--quick", "--precision", "bf16", "--out", "b.csv")
-    assert liar.returncode == 4
-    row = load([tmp_path / "b.csv"]).frame.iloc[0]
-    assert row["status"] == "failed"
-    assert "asked for bf16" in row["reason"]
-    (tmp_path / "mine.py").write_text(code[1].replace("clock.resident()", "()"))
-    silent = cli("run", "--suite", "mine.py", "--device", "cpu", "--quick", "--precision", "bf16", "--out", "c.csv")
-    assert silent.returncode == 4
-    assert "never ran a step from clock.resident()" in load([tmp_path / "c.csv"]).frame.iloc[0]["reason"]
+    assert set(rows_of_run(cli, tmp_path, "mine.py", "--quick")["status"]) == {"ok"}
+    liar, silent = code[1].replace("with mode.autocast():", "if True:"), code[1].replace("clock.resident()", "()")
+    for wrong, words in ((liar, "asked for bf16"), (silent, "never ran a step from clock.resident()")):
+        (tmp_path / "a.csv").unlink()
+        (tmp_path / "mine.py").write_text(wrong)
+        row = rows_of_run(cli, tmp_path, "mine.py", "--quick", "--precision", "bf16", code=4).iloc[0]
+        assert row["status"] == "failed"
+        assert words in row["reason"]
 
 
 @pytest.mark.parametrize("name", files.built_in_names())
@@ -189,32 +171,19 @@ def test_constraints_hold_versions_only(name):
     assert {re.split(r"[<>=]", wanted)[0] for wanted in TESTED} <= set(pins(name))
 
 
-def test_the_oldest_versions_are_those_that_pyproject_promises():
+def test_versions_that_were_tried_promised_and_for_older_cards_are_those_of_the_constraints():
     """A promise of 2.6 is kept by 2.6.0: one that only a later version keeps has to be raised."""
     oldest = pins("constraints-oldest.txt")
     extras = [each for extra in ("browser", "slurm") for each in PROJECT["optional-dependencies"][extra]]
     for wanted in [*TESTED, *extras]:
         name, promised = re.fullmatch(r"([\w-]+)>=([\d.]+)", wanted).groups()
         assert f"{oldest[name]}.".startswith(f"{promised}."), wanted
-
-
-def test_the_versions_that_were_tried_are_those_of_the_constraints():
     tried = (ROOT / "docs" / "research" / "versions.md").read_text()
     for name in ("constraints.txt", "constraints-oldest.txt"):
         pinned = pins(name)
         assert f"{pinned['torch']} | {pinned['torchvision']} | {pinned['fastai']} |" in tried
-
-
-def test_older_cards_differ_in_torch_alone():
     ours, older = pins("constraints.txt"), pins("constraints-pascal.txt")
     assert {name for name in ours | older if ours.get(name) != older.get(name)} == {"torch", "torchvision"}
     (wanted,) = re.findall(r"'(torch\S+)'", LEGACY_BUILD)
     assert Requirement(wanted).specifier.contains(older["torch"])
     assert not Requirement(wanted).specifier.contains(ours["torch"])
-
-
-def test_the_wheel_has_every_package_and_no_other():
-    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    there = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "gpubench").rglob("*.py")}
-    suites = {".".join(("gpubench", *path.parent.relative_to(ROOT).parts)) for path in (ROOT / "suites").rglob("*.py")}
-    assert set(listed) == there | suites

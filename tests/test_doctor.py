@@ -1,4 +1,4 @@
-"""The doctor's advice follows from facts alone, so every card can be examined without owning it."""
+"""The doctor: advice that follows from facts, its visit to cards whose answers are data, Apex, and other hosts."""
 
 import ast
 from pathlib import Path
@@ -6,11 +6,17 @@ from unittest.mock import Mock
 
 import pynvml
 import pytest
+from inside import skip_sleep
 from rows import rows
 
+from gpubench.cli.doctor import checkup, examine
 from gpubench.hardware import advice
-from gpubench.hardware.advice import Card, of_torch
+from gpubench.hardware.advice import Card, of_apex, of_card, of_torch
+from gpubench.hardware.apex import why_no_apex
+from gpubench.hardware.environment import Device
+from gpubench.hardware.state import CardState, Commands, Host, Processes, Reading
 from gpubench.rows import write
+from gpubench.runner.process import Outcome, run_child
 
 
 def facts(cuda="13.2", **device):
@@ -50,16 +56,14 @@ def test_a_card_too_old_or_too_new_for_the_build_is_told_so(card, capability, wo
     assert words in found.advice
 
 
-def test_a_good_card_has_its_precisions_named():
+def test_a_good_card_a_broken_one_and_none():
     found = of_torch(facts(card="RTX 2080 Ti", capability="7.5", unsupported={"tf32": "no TF32", "bf16": "emulated"}))
     assert {check.level for check in found} == {"ok", "note"}
     assert any("RTX 2080 Ti, 11.0 GiB, driver 595.1; precisions fp32, fp16" in f.text for f in found)
     assert any("no bf16: emulated" in f.text for f in found)
-
-
-def test_what_torch_says_is_wrong_is_passed_on():
     (found,) = fixes(facts(problem="CUDA error: something"))
     assert "CUDA error: something" in found.text
+    assert not fixes(facts(cuda=""))
 
 
 @pytest.mark.parametrize(
@@ -75,10 +79,6 @@ def test_a_card_that_torch_does_not_see_has_a_reason(cuda, driver_cuda, words):
     (found,) = fixes(facts(cuda=cuda), [Card("RTX 3090", "550.1", driver_cuda)])
     assert "does not see the RTX 3090" in found.text
     assert words in found.advice
-
-
-def test_a_machine_without_a_card_is_no_fault():
-    assert not fixes(facts(cuda=""))
 
 
 def test_surroundings_name_data_and_room(tmp_path, monkeypatch):
@@ -118,12 +118,9 @@ def silent_nvml(monkeypatch):
     monkeypatch.setattr(pynvml, "nvmlInit", refuse)
 
 
-def test_no_driver_is_no_card(silent_nvml, monkeypatch, tmp_path):
+def test_a_driver_is_told_from_its_traces(silent_nvml, monkeypatch, tmp_path):
     monkeypatch.setattr(advice, "DRIVER_TRACES", (tmp_path / "nvidia0",), raising=False)
     assert advice.nvidia_cards() == []
-
-
-def test_a_driver_whose_library_does_not_answer_is_a_card_with_a_problem(silent_nvml, monkeypatch, tmp_path):
     monkeypatch.setattr(advice, "DRIVER_TRACES", (tmp_path,), raising=False)
     (fix,) = fixes(facts(), advice.nvidia_cards())
     assert "NVML" in fix.text
@@ -207,3 +204,85 @@ def test_rows_of_this_machine_are_found_and_what_is_missing_is_a_usage_error(cli
     assert cli("doctor", "--against", "all.csv").returncode == 2
     assert cli("doctor", "--against", "missing.csv").returncode == 2
     assert cli("doctor", "all.csv").returncode == 2
+
+
+QUIET = Host(16, "performance", 0.2, "none", True, 64 << 30)
+XPU = {"device": "xpu:7", "kind": "xpu", "card": "A card"}
+
+
+class BusyCard:
+    """A card that is busy at first and idle later."""
+
+    commands = Commands()
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def state(self):
+        return CardState(power_limit_watts=300, default_power_limit_watts=300)
+
+    def read(self):
+        self.looks += 1
+        return Reading(utilisation=0.9 if self.looks < 3 else 0.0, power_watts=50.0)
+
+    def processes(self):
+        return Processes()
+
+
+def test_an_accelerator_without_a_reader_and_the_host_are_both_spoken_of():
+    facts = {"torch": "2.15.0", "cuda": "", "cudnn": "", "devices": [XPU]}
+    texts = [check.text for check in checkup(facts, QUIET, [])]
+    assert any(text.startswith("xpu:7: ") and "power, energy, clocks" in text for text in texts)
+    assert texts[-1] == "no problems on the host"
+
+
+def test_a_card_is_seen_at_rest_and_a_load_that_fails_is_a_result(monkeypatch):
+    skip_sleep(monkeypatch)
+    device = Device("xpu:7", "xpu", "A card", None, "", "", "aaaa", {})
+    asked = []
+
+    def run_child(task, **options):
+        asked.append(task)
+        return Outcome("died", 2.0, exit_code=1, tail="no such device")
+
+    check = examine(device, BusyCard(), run_child)
+    assert asked == [{"task": "soak", "devices": ["xpu:7"], "seconds": 5.0}]
+    assert check.idle.utilisation == 0.0  # our own work a moment ago fades
+    assert check.state.power_limit_watts == 300
+    (found,) = of_card(check)
+    assert found.level == "fix"
+    assert "multiplying matrices on it failed" in found.text
+    assert "no such device" in found.text
+
+
+@pytest.mark.e2e
+def test_a_load_that_goes_well_is_no_result(monkeypatch):
+    """On the CPU, which any machine has."""
+    monkeypatch.setattr("gpubench.cli.doctor.LOAD_SECONDS", 3.0)
+    check = examine(Device("cpu", "cpu", "A CPU", None, "", "", "aaaa", {}), BusyCard(), run_child)
+    assert check.load_failure == ""
+    assert check.loaded
+
+
+NOW = ("optimizers", "multi_tensor_apply", "normalization")
+THEN = (*NOW, "amp", "fp16_utils", "parallel", "RNN")
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        (THEN, ""),
+        (NOW, "has no amp, fp16_utils"),
+        ([part for part in THEN if part != "multi_tensor_apply"], "has no multi_tensor_apply"),
+        (("amp", "fp16_utils", "multi_tensor_apply"), "not NVIDIA Apex"),
+        ((), "not NVIDIA Apex"),
+    ],
+)
+def test_an_apex_is_told_by_its_modules(tmp_path, monkeypatch, parts, words):
+    for folder in (tmp_path / "apex", *(tmp_path / "apex" / part for part in parts)):
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text("raise RuntimeError('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert words in why_no_apex()
+    assert bool(words) == bool(why_no_apex())
+    assert (words or "complete") in of_apex().text

@@ -1,10 +1,7 @@
 """Exports are read by the programs they are for, with the figures they went in with."""
 
 import json
-import os
 import re
-import shutil
-import subprocess
 
 import pandas as pd
 import pytest
@@ -28,29 +25,17 @@ def results(tmp_path):
     return path
 
 
-def test_trials_on_both_sides_of_the_sampling_limit_are_one_case(tmp_path):
+def test_which_rows_are_benchmarks_of_their_own(tmp_path):
     both = [{"measured": "measured"}, {"measured": "projected", "trial": 2}]
     records.append(tmp_path / "a.csv", [row(mode=mode, **trial) for mode in ("sampled", "full") for trial in both])
     (text,) = export([tmp_path / "a.csv"], "benchstat", None)
     kinds = [line.partition(":")[0] if ":" in line else "trial" for line in text.splitlines()[2:]]
     kinds = [kind for kind in kinds if kind in {"measured", "trial"}]
     assert kinds == ["measured", "trial", "trial", "measured", "trial", "measured", "trial"]
-
-
-def test_benchstat_reads_and_compares(results, tmp_path):
-    program = os.environ.get("BENCHSTAT") or shutil.which("benchstat")
-    if not program:
-        pytest.skip("no benchstat: go install golang.org/x/perf/cmd/benchstat@latest, or $BENCHSTAT")
-    export([results], "benchstat", tmp_path / "out.txt")
-    done = subprocess.run(
-        [program, "-col", "/precision", "-format", "csv", tmp_path / "out.txt"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "-33.33%" in done.stdout
-    assert "samples/s" in done.stdout
-    assert "n=6" in done.stdout
+    records.append(tmp_path / "b.csv", [row(), row(processes=4, session="s2"), row(processes=None, model="resnet34")])
+    (text,) = export([tmp_path / "b.csv"], "benchstat", None)
+    names = [line.split()[0] for line in text.splitlines() if line.startswith("Benchmark")]
+    assert [name.partition("/processes=")[2].partition("/")[0] for name in names] == ["1", "4", "1"]
 
 
 def test_benchstats_grammar(results):
@@ -59,23 +44,6 @@ def test_benchstats_grammar(results):
     assert len(lines) == 12
     shape = r"BenchmarkResnet/model=resnet18/precision=(fp32|fp16)/batch=64-fixed\S* 1 [\d.]+ sec/op [\d.]+ samples/s"
     assert all(re.fullmatch(shape, line) for line in lines)
-
-
-def test_numbers_of_processes_are_benchmarks_of_their_own(tmp_path):
-    records.append(tmp_path / "a.csv", [row(), row(processes=4, session="s2"), row(processes=None, model="resnet34")])
-    (text,) = export([tmp_path / "a.csv"], "benchstat", None)
-    names = [line.split()[0] for line in text.splitlines() if line.startswith("Benchmark")]
-    assert [name.partition("/processes=")[2].partition("/")[0] for name in names] == ["1", "4", "1"]
-
-
-def test_dawnbench_has_a_pair_of_files_for_each_full_run(results, tmp_path):
-    lines = export([results], "dawnbench", tmp_path / "entries")
-    assert len([line for line in lines if line.endswith(".json")]) == 12
-    about = json.loads((tmp_path / "entries").glob("*.json").__next__().read_text())
-    assert {"version", "author", "framework", "model", "hardware", "costPerHour", "timestamp"} <= set(about)
-    table = pd.read_csv(next((tmp_path / "entries").glob("*.tsv")), sep="\t")
-    assert list(table.columns) == ["epoch", "hours", "top1Accuracy"]
-    assert table.loc[0, "hours"] == 90 / 3600
 
 
 def test_mistakes(results, tmp_path):
@@ -89,7 +57,7 @@ def test_mistakes(results, tmp_path):
         export([tmp_path / "missing.csv"], "benchstat", None)
 
 
-def test_dawnbench_has_every_epoch_of_a_row_that_tells_them(tmp_path):
+def test_dawnbench_has_files_for_each_full_run_and_every_epoch_in_its_own_folder(tmp_path, results):
     columns = ["epoch", "hours", "top1", "top5", "crop", "size"]
     epochs = [[1, 0.5, 0.5, 0.75, "square", 128], [2, 1.25, 0.76, 0.9301, "rectangle", 288]]
     table = json.dumps([columns, *epochs, [2, 1.25, 0.75, 0.92, "square", 288], [3, 2, 0.8, 0.95, "square", 288]])
@@ -97,6 +65,13 @@ def test_dawnbench_has_every_epoch_of_a_row_that_tells_them(tmp_path):
     export([tmp_path / "a.csv"], "dawnbench", tmp_path / "dawn")
     tsv = next((tmp_path / "dawn").glob("*.tsv")).read_text()
     assert tsv == "epoch\thours\ttop1Accuracy\ttop5Accuracy\n1\t0.5\t50\t75\n2\t1.25\t76\t93.01\n"
+    lines = export([results], "dawnbench", tmp_path / "entries")
+    assert len([line for line in lines if line.endswith(".json")]) == 12
+    about = json.loads((tmp_path / "entries").glob("*.json").__next__().read_text())
+    assert {"version", "author", "framework", "model", "hardware", "costPerHour", "timestamp"} <= set(about)
+    table = pd.read_csv(next((tmp_path / "entries").glob("*.tsv")), sep="\t")
+    assert list(table.columns) == ["epoch", "hours", "top1Accuracy"]
+    assert table.loc[0, "hours"] == 90 / 3600
 
 
 def test_a_models_name_leads_to_no_other_folder(tmp_path):

@@ -122,7 +122,7 @@ def test_training_and_validation_compute_in_the_precision(name, dtype):
     assert autocast_dtype() is None
 
 
-def test_the_optimizer_of_a_second_fit_keeps_its_masters():
+def test_a_second_fit_keeps_its_masters_and_resident_steps_train_in_the_precision():
     learn, _ = make("fp16-master")
     fit(learn)
     masters = [p for group in learn.opt.opt.param_groups for p in group["params"]]
@@ -132,6 +132,14 @@ def test_the_optimizer_of_a_second_fit_keeps_its_masters():
     assert all(p is master for p, master in zip(again, masters, strict=True))
     assert {p.dtype for p in masters} == {torch.float32}
     assert learn.model.linear.weight.dtype == torch.float16
+    learn, _ = make("bf16")
+    fit(learn)
+    before, learn.model.calls[:] = learn.model.linear.weight.detach().clone(), []
+    with learn.no_bar():
+        train_resident(learn, learn.clock.clock)
+    assert learn.model.calls == [(True, torch.bfloat16)] * 2
+    assert not torch.equal(learn.model.linear.weight, before)
+    assert autocast_dtype() is None
 
 
 @pytest.mark.parametrize("name", ["fp16", "fp16-master"])
@@ -161,7 +169,7 @@ def test_a_step_never_asks_for_the_scale(monkeypatch, name):
     fit(make(name)[0])
 
 
-def test_a_cancelled_batch_leaves_no_autocast_behind():
+def test_no_autocast_is_left_behind():
     class Cancel(Callback):
         order = 20
 
@@ -170,9 +178,6 @@ def test_a_cancelled_batch_leaves_no_autocast_behind():
 
     fit(make("bf16", cbs=[Cancel()])[0])
     assert autocast_dtype() is None
-
-
-def test_the_fit_after_a_failed_one_starts_without_autocast():
     learn, precision = make("bf16")
     learn.model.error = RuntimeError("boom")
     with pytest.raises(RuntimeError, match="boom"):
@@ -182,27 +187,13 @@ def test_the_fit_after_a_failed_one_starts_without_autocast():
     assert autocast_dtype() is None
 
 
-def test_the_clock_hands_out_every_batch_and_closes_each_epoch_after_the_recorder():
+def test_the_clock_hands_out_every_batch_closes_each_epoch_after_the_recorder_and_ends_the_fit():
     clock = FakeClock()
     learn, _ = make("fp32", clock=clock)
     fit(learn, 2)
     epochs = [[f"begin {n} of 2", "train 12", "valid 10", "end"] for n in range(2)]
     assert clock.events == [*epochs[0], *epochs[1]]
     assert len(learn.model.calls) == 2 * 2 * BATCHES
-
-
-def test_the_fit_ends_when_the_clock_has_enough():
     clock = FakeClock(limit=2)
     fit(make("fp32", clock=clock)[0], 30)
     assert clock.events.count("end") == 2
-
-
-def test_resident_steps_are_real_training_steps_in_the_precision():
-    learn, _ = make("bf16")
-    fit(learn)
-    before, learn.model.calls[:] = learn.model.linear.weight.detach().clone(), []
-    with learn.no_bar():
-        train_resident(learn, learn.clock.clock)
-    assert learn.model.calls == [(True, torch.bfloat16)] * 2
-    assert not torch.equal(learn.model.linear.weight, before)
-    assert autocast_dtype() is None

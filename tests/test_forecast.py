@@ -20,13 +20,10 @@ def said(number, case=CASE, searches=0, slowdown=1.0, **options):
     return Forecast(Options(**options), slowdown).lines([Trial(case, 0, 42)] * number, searches, NOW)
 
 
-def test_a_sampled_run_gets_the_usual_time_and_says_that_it_is_one():
+def test_a_sampled_run_gets_the_usual_time_with_searches_and_warming():
     first, second = said(42)
     assert lacking(first, "42 trials", "21 min", "cifar100", "real", "15:49") == []
     assert lacking(second, "30 min", "--time-limit") == []
-
-
-def test_searches_and_warming_take_their_time():
     on_card = replace(CASE, device="cuda:0")
     assert lacking(said(18, on_card, searches=2)[0], "18 trials", 2, "18 min") == []
     assert said(3, on_card, searches=2, mode="quick")[0].startswith("3 trials and 2 batch searches, about 2 min 28 s;")

@@ -25,6 +25,7 @@ def times(factor, spread=1.0):
 
 def code_of(tmp_path, *groups, limit=0.05):
     path = tmp_path / "rows.csv"
+    path.unlink(missing_ok=True)
     for workload in groups:
         records.append(path, workload)
     return gate(compare([path], Question(by="precision", baseline="fp32")), limit)
@@ -144,10 +145,14 @@ def test_a_ratio_that_may_not_be_judged_decides_nothing(verdict, slow, quick):
     assert gated(compared(0.6, 0.7, 0.8, verdict))[0] == quick
 
 
-def test_without_an_interval_nothing_is_decided_whatever_the_verdict():
+def test_without_an_interval_a_baseline_or_the_axis_nothing_is_decided():
     assert gated(compared(None, 0.5, None, "faster"))[0] == 3
     assert gated(compared(None, 2.0, None, "slower"))[0] == 3
     assert gated(compared(0.4, 0.5, None, "faster"))[0] == 3
+    other = compared(1.2, 1.3, 1.4, axis="card", model="n", base=group(model="n", precision="tf32"))
+    assert gated(compared(0.8, 0.9, 0.95), other)[0] == 0
+    assert gated(other, more=[group()]) == (3, ["nothing is compared with fp32"])
+    assert gated(compared(0.8, 0.9, 0.95), baseline=None) == (3, ["nothing is compared with "])
 
 
 def test_the_order_of_what_is_said_and_which_of_it_decides():
@@ -181,16 +186,6 @@ def test_the_order_of_what_is_said_and_which_of_it_decides():
     assert gated(good, good) == (0, ["no case is 5% slower than fp32: all 2 intervals end below"])
 
 
-def test_a_slow_case_on_another_axis_is_another_question():
-    other = compared(1.2, 1.3, 1.4, axis="card", model="n", base=group(model="n", precision="tf32"))
-    assert gated(compared(0.8, 0.9, 0.95), other)[0] == 0
-    assert gated(other, more=[group()]) == (3, ["nothing is compared with fp32"])
-
-
-def test_without_a_baseline_nothing_is_compared():
-    assert gated(compared(0.8, 0.9, 0.95), baseline=None) == (3, ["nothing is compared with "])
-
-
 def test_two_sessions_that_differ_by_what_days_differ_are_undecided(tmp_path):
     """8% between two sessions: their 95% interval with 2% between days lies above, and days may differ by 4%."""
     path = tmp_path / "rows.csv"
@@ -222,11 +217,17 @@ def specimens(seconds, **changes):
     ]
 
 
-def test_specimens_that_ran_both_sides_are_paired(tmp_path):
+def test_specimens_of_both_sides_are_paired_with_or_without_spread(tmp_path):
     """Cards differ by 15%, and each is 20% slower in bf16: the gate sees each card's own ratio, as the verdict does."""
     speeds = [100.0, 103.0, 106.0, 109.0, 112.0, 115.0]
     slower = specimens([1.2 * speed for speed in speeds], precision="bf16")
     code, lines = code_of(tmp_path, specimens(speeds), slower)
+    assert code == 1, lines
+    even = [row(device_hash=f"{n}", trial=trial) for n in range(8) for trial in range(6)]
+    slower = [
+        row(device_hash=f"{n}", trial=trial, seconds=120.0, precision="bf16") for n in range(8) for trial in range(6)
+    ]
+    code, lines = code_of(tmp_path, even, slower)
     assert code == 1, lines
 
 
@@ -237,12 +238,3 @@ def test_many_days_of_one_device_are_one_specimen(tmp_path):
             times = [factor * value + day / 100 for value in EVEN]
             records.append(path, rows(times, session=f"{device}{day}", torch=version, device_hash=device))
     assert gate(compare([path], Question(by="torch", baseline="2.14.0")), 0.05)[0] == 3
-
-
-def test_specimens_without_any_spread_are_decided(tmp_path):
-    even = [row(device_hash=f"{n}", trial=trial) for n in range(8) for trial in range(6)]
-    slower = [
-        row(device_hash=f"{n}", trial=trial, seconds=120.0, precision="bf16") for n in range(8) for trial in range(6)
-    ]
-    code, lines = code_of(tmp_path, even, slower)
-    assert code == 1, lines

@@ -1,4 +1,4 @@
-"""Ways to a goal: accuracy over hours, published series by processes, works beside what they are compared with."""
+"""Ways to a goal: accuracy and stages over hours, published series by processes, works beside what they compare."""
 
 import json
 import runpy
@@ -8,7 +8,7 @@ import pytest
 from answers import answered, section, table
 from rows import row
 
-from gpubench.rows.table import epochs_in
+from gpubench.rows.table import epochs_in, hours_by_size, stages_in
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = sorted((ROOT / "results").glob("2018-*.csv"))
@@ -25,7 +25,7 @@ def others(answer, study):
 # Epochs
 
 
-def test_the_epochs_of_a_table():
+def test_the_tables_of_epochs_and_phases():
     first, last = epochs_in(json.dumps(EPOCHS))
     assert (first.number, first.hours, first.top1, first.size) == (1, 0.5, 0.25, 128)
     assert (last.number, last.top5) == (2, 0.9375), "of an epoch's lines the first"
@@ -34,9 +34,15 @@ def test_the_epochs_of_a_table():
     phases = json.dumps([["epochs", "size", "hours"], ["0-13", 128, 1.25]])
     for other in ("", "[]", "3", phases, '[["epoch","hours"],[null,1]]', '[["epoch","hours"],[1,"inf"]]'):
         assert epochs_in(other) == []
+    assert hours_by_size(stages_in(json.dumps(PHASES))) == [(128, 1.25), (224, 2.5), (288, 1.0)]
+    assert hours_by_size(stages_in(json.dumps(EPOCHS_BY_SIZE))) == [(128, 1.0), (224, 1.0)]
+    assert hours_by_size(stages_in(json.dumps([EPOCHS_BY_SIZE[0], EPOCHS_BY_SIZE[3]]))) == []
+    assert stages_in('[["hours","size"]]') == [], "a table without lines still has hours in all"
+    for other in ("", "[]", "3", '[["a"],[1]]', '[["hours","size"],[1]]', "{"):
+        assert stages_in(other) is None
 
 
-def test_own_runs_have_a_table_beside_published_ones(tmp_path):
+def test_own_runs_have_a_table_beside_published_ones_but_not_of_one_epoch(tmp_path):
     theirs = row(**OWN | SERIES, card="NVIDIA TITAN RTX", processes=8)
     missed = row(**OWN, precision="fp16", status="goal_missed", seconds=None)
     found = section(answered(tmp_path, [theirs, row(**OWN), missed]), "epochs")
@@ -53,9 +59,6 @@ def test_own_runs_have_a_table_beside_published_ones(tmp_path):
     assert [(line["hours"], line["top-1"], line["top-5"]) for line in lines] == [
         ("0.5000", "25.00%", "50.00%"), ("1.2500", "75.00%", "93.75%"),
     ]  # fmt: skip
-
-
-def test_one_epoch_has_no_table_and_another_metric_has_none(tmp_path):
     one = row(**OWN | {"table": json.dumps(EPOCHS[:2])})
     assert "epochs" not in {each.study for each in answered(tmp_path, [one]).sections}
     assert "epochs" not in {each.study for each in answered(tmp_path, [row(**OWN)], metric="rate").sections}
@@ -72,7 +75,7 @@ def series(*counts_and_seconds, **changes):
     ]  # fmt: skip
 
 
-def test_a_published_series_keeps_a_share_of_perfect_scaling(tmp_path):
+def test_a_published_series_keeps_a_share_of_perfect_scaling_and_two_works_are_two(tmp_path):
     found = section(answered(tmp_path, series((8, 6400.0), (16, 3200.0), (64, 1600.0))), "scaling")
     (said,) = found.results
     assert said.sentence == (
@@ -86,6 +89,8 @@ def test_a_published_series_keeps_a_share_of_perfect_scaling(tmp_path):
         ["8", "64", "26.7", "4.00", "50.0%"],
     ]
     assert [chart.name for chart in said.charts] == ["imagenet-goal-efficiency"]
+    both = [*series((8, 6400.0), (16, 3200.0)), *series((8, 640.0), (32, 320.0), session="b-2019")]
+    assert sorted(each.value for each in others(answered(tmp_path, both), "scaling")) == [2.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -97,15 +102,10 @@ def test_what_is_no_published_series_to_a_goal(tmp_path, changes):
     assert not others(answered(tmp_path, series((8, 6400.0), (16, 3200.0), **changes)), "scaling")
 
 
-def test_two_works_are_two_series(tmp_path):
-    both = [*series((8, 6400.0), (16, 3200.0)), *series((8, 640.0), (32, 320.0), session="b-2019")]
-    assert sorted(each.value for each in others(answered(tmp_path, both), "scaling")) == [2.0, 2.0]
-
-
 # A work beside those that it compares itself with
 
 
-def test_a_work_stands_beside_what_it_compares_itself_with(tmp_path):
+def test_a_work_stands_beside_what_it_compares_itself_with_and_may_lack_a_source(tmp_path):
     work = {**SERIES, "studies": "published", "params": "a=1"}
     gains = json.dumps([["what", "times", "baseline"], ["its own all-reduce", 11, "NCCL's"], ["x", "no", "y"]])
     rows = [
@@ -129,9 +129,6 @@ def test_a_work_stands_beside_what_it_compares_itself_with(tmp_path):
     (found, _) = [each for each in answer.sections if each.study == "published"]
     assert [line["accuracy"] for line in table(found, "published")] == ["75.8%", "74.9%", "70.0%"]
     assert [line["minutes"] for line in table(found, "published")] == ["6.60", "15.0", ""]
-
-
-def test_a_work_without_a_source_is_no_crash(tmp_path):
     lone = row(**SERIES | {"studies": "published", "source": "", "session": ""})
     assert not others(answered(tmp_path, [lone]), "published")
 
@@ -161,3 +158,25 @@ def test_the_published_file_is_what_its_script_writes(tmp_path, script):
     runpy.run_path(str(ROOT / "benchmarks" / f"{script}.py"))["main"](tmp_path)
     (written,) = tmp_path.iterdir()
     assert written.read_text() == (ROOT / "results" / written.name).read_text()
+
+
+PHASES = [
+    ["epochs", "size", "batch", "hours"],
+    ["0-13", 128, 512, 1.25],
+    ["13-25", 224, 224, 2.5],
+    ["25-28", 288, 128, 1],
+]
+EPOCHS_BY_SIZE = [["epoch", "hours", "size"], [1, 0.5, 128], [2, 1.0, 128], [3, 2.0, 224], [3, 2.0, 224]]
+
+
+def test_each_case_has_its_hours_and_another_figure_has_none(tmp_path):
+    imagenet = {"suite": "imagenet", "model": "resnet50", "table": json.dumps(PHASES), "measured": "projected"}
+    rows = [row(precision=name, seconds=4.75 * 3600, card="RTX 4090", **imagenet) for name in ("fp32", "fp16")]
+    found = section(answered(tmp_path, rows), "stages")
+    said = "resnet50 in fp32 takes 4.75 h on RTX 4090: 1.25 h at 128 px, 2.5 h at 224 px, 1 h at 288 px"
+    assert said in [result.said for result in found.results]
+    assert all(result.projected for result in found.results)
+    one_size = [row(seconds=3600.0, **{**imagenet, "table": json.dumps(EPOCHS_BY_SIZE[:3])})]
+    assert not [section for section in answered(tmp_path, one_size).sections if section.study == "stages"]
+    found = answered(tmp_path, [row(suite="imagenet", table=json.dumps(PHASES))], metric="rate")
+    assert "stages" not in {each.study for each in found.sections}

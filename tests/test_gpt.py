@@ -6,10 +6,18 @@ import pytest
 import torch
 from gpubench.suites import gpt
 from gpubench.suites.gpt import training
+from measured_rows import rows_of_run
 
-from gpubench.rows.read import load
-
-SMALL = ("context=32", "layers=1", "heads=2", "width=32", "tokens=1024", "valid_tokens=128")
+SMALL = {
+    "context": 32,
+    "layers": 1,
+    "heads": 2,
+    "width": 32,
+    "tokens": 512,
+    "valid_tokens": 128,
+    "epochs": 4,
+    "lr": 0.003,
+}
 
 
 def trial(**changes):
@@ -18,17 +26,14 @@ def trial(**changes):
     return SimpleNamespace(params=SimpleNamespace(**params | changes), case=case, batch_size=4, seed=1, rank=0)
 
 
-def test_the_sizes_are_those_of_their_names():
+def test_the_sizes_are_those_of_their_names_and_the_flops_torchs():
     params = {name: param.default for name, param in gpt.SUITE.params.items()}
     for model, millions in (("gpt2-6m", 6.6), ("gpt2-124m", 124), ("gpt2-1.5b", 1557)):
         sizes = params | gpt.SUITE.presets["model"][model]
         with torch.device("meta"):
             network = training.Gpt(*(sizes[name] for name in ("layers", "heads", "width", "vocabulary", "context")))
         assert sum(weight.numel() for weight in network.parameters()) == pytest.approx(millions * 1e6, rel=0.01)
-
-
-def test_the_flops_are_those_of_torchs_counter():
-    """But for one product of attention that is computed again in the backward pass: model FLOPs leave it out."""
+    # But for one product of attention that is computed again in the backward pass: model FLOPs leave it out.
     from torch.utils.flop_counter import FlopCounterMode
 
     sizes = {"layers": 2, "width": 64, "vocabulary": 256, "context": 32}
@@ -77,16 +82,11 @@ def test_it_learns_and_proves_its_precision(cli, tmp_path, names):
     data.mkdir()
     for split in ("train", "valid", "test"):
         (data / f"{split}.txt").write_text("one two three four five\n" * 50)
-    sizes = [word for size in (*SMALL, "epochs=4") for word in ("--set", size)]
-    done = cli(
-        "run", "--suite", "gpt", "--models", "gpt2-6m", "--device", "cpu", "--precision", names, "--full", "--batch",
-        2, "--data", tmp_path, *sizes, "--out", "a.csv",
-    )  # fmt: skip
-    frame = load([tmp_path / "a.csv"]).frame
-    assert done.returncode == 0, done.stderr + str(list(frame["reason"]))
+    options = ("--models", "gpt2-6m", "--precision", names, "--full", "--batch", 2, "--data", tmp_path)
+    frame = rows_of_run(cli, tmp_path, "gpt", *options, **SMALL)
     assert set(frame["precision"]) == ({"fp32", "bf16"} if names == "both" else set(names.split(",")))
     if names != "both":
         assert (frame["low_flops_share"] > 0.5).all()
         assert frame["reason"].str.contains("a CPU's rate in .* means nothing").all()
     assert frame["loss"].max() < 4.5  # log(256) is 5.5
-    assert set(frame["samples"]) == {4 * 1024}
+    assert set(frame["samples"]) == {4 * 512}

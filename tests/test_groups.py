@@ -70,6 +70,8 @@ def test_what_the_key_and_the_stack_need(frame_of):
     assert (two["cudnn_benchmark"], two["threads_asked"], two["params"]) == ("", "", "epochs=3")
     assert (two["basis"], two["unknown_device"]) == ("", "cuda:0")
     assert {"laps", "precision_proof"}.isdisjoint(frame)
+    frame = frame_of(row(), without=("power_limit_watts", "default_power_limit_watts"))
+    assert frame["power_cap"].tolist() == [""]
 
 
 @pytest.mark.parametrize(
@@ -79,11 +81,6 @@ def test_what_the_key_and_the_stack_need(frame_of):
 def test_a_power_limit_is_named_where_it_is_over_a_percent_off(frame_of, watts, usual, cap):
     frame = frame_of(row(power_limit_watts=watts, default_power_limit_watts=usual))
     assert frame["power_cap"].tolist() == [cap]
-
-
-def test_without_the_columns_of_power_nothing_is_capped(frame_of):
-    frame = frame_of(row(), without=("power_limit_watts", "default_power_limit_watts"))
-    assert frame["power_cap"].tolist() == [""]
 
 
 @pytest.mark.parametrize(
@@ -106,18 +103,15 @@ def test_rows_that_agree_in_all_that_tells_them_apart_have_one_number(frame_of, 
     assert (numbers(given) == [0, 0]) == alike
 
 
-@pytest.mark.parametrize(
-    ("params", "recipe"),
-    [
-        ("epochs=3", "epochs=3"),
-        ("cudnn_benchmark=true epochs=3 threads=0", "epochs=3"),
-        ("a=1 threads=4 b=2", "a=1 b=2"),
-        ("my_threads=4", "my_threads=4"),
-        ("", ""),
-    ],
-)
-def test_a_recipe_is_without_the_stack(params, recipe):
-    assert params_without(params, STACK_PARAMS) == recipe
+def test_a_recipe_is_without_the_stack():
+    expected = {
+        "epochs=3": "epochs=3",
+        "cudnn_benchmark=true epochs=3 threads=0": "epochs=3",
+        "a=1 threads=4 b=2": "a=1 b=2",
+        "my_threads=4": "my_threads=4",
+        "": "",
+    }
+    assert {params: params_without(params, STACK_PARAMS) for params in expected} == expected
 
 
 def test_sums_of_gradients_train_nothing():
@@ -135,13 +129,10 @@ def superseded(frame):
     return [(int(r["trial"]), r["status"], r["seconds"]) for _, r in kept.iterrows()], left_out
 
 
-def test_a_trial_counts_once_however_often_its_row_is_there(frame_of):
+def test_a_trial_counts_once_and_a_training_stands_before_tries_whatever_the_order(frame_of):
     kept, (line,) = superseded(frame_of(*rows([5.0, 6.0]), row(trial=1, seconds=6.0)))
     assert kept == [(0, "ok", 5.0), (1, "ok", 6.0)]
     assert lacking(line, 1) == []
-
-
-def test_a_training_stands_before_tries_and_of_those_one_stands_whatever_the_order(frame_of):
     ran, failed, timed_out, stopped = (
         row(trial=3, seconds=8.0),
         *(row(trial=3, status=status, **NEVER) for status in ("failed", "timed_out", "interrupted")),
@@ -242,62 +233,11 @@ def test_rows_that_differ_in_any_of_these_are_not_pooled(frame_of, column):
     assert len(made(frame_of(row(), row(**{column: other})))) == 2
 
 
-def test_trials_without_a_time_belong_to_their_case_whatever_their_stack_says(frame_of):
+def test_which_trials_without_a_time_belong_to_a_group(frame_of):
     lost = row(trial=1, status="out_of_memory", threads=None, torch="", **NEVER)
     elsewhere = row(trial=1, status="out_of_memory", precision="fp16", **NEVER)
     (found,) = made(frame_of(row(), lost, elsewhere))
     assert found.lost == {"out_of_memory": 1}
-
-
-def test_a_lone_group():
-    one = group([100.0, 90.0, 130.0])
-    assert (one.median, one.interval, one.trials, one.adaptive, one.lost_note) == (100, None, 3, False, "")
-    assert group([5.0] * 5 + [9.0]).interval == (5, 9)
-    assert group([float(n) for n in range(1, 18)]).interval == (5, 13)
-
-
-def test_rounds_that_were_added_until_it_was_tight_widen_the_interval():
-    one = group([float(n) for n in range(1, 18)], until=0.01)
-    assert (one.adaptive, one.interval) == (True, (4, 14))
-    several = group([5.0, 6.0], until=0.01, parts=(one, one))
-    assert (several.adaptive, several.trials) == (False, 34)
-    assert group(until=0.0).adaptive is False
-
-
-def test_the_share_of_trials_that_are_lost_counts_all_parts():
-    parts = group([1.0, 2.0]), group([3.0])
-    assert group([2.0, 3.0], parts=parts, lost={"failed": 1}).lost_note == "1 of 4 have no time"
-
-
-def order(*groups):
-    return [(c.suite, c.model, c.label, c.precision, c.batch_policy) for c in in_order(groups)]
-
-
-def test_suites_as_they_came_and_models_by_their_numbers():
-    groups = [
-        group(suite=suite, model=model)
-        for suite, model in (("z", "net101"), ("a", "big"), ("z", "net18"), ("a", "art"), ("z", "net9"), ("a", "big"))
-    ]
-    assert [(suite, model) for suite, model, *_ in order(*groups)] == [
-        ("z", "net9"), ("z", "net18"), ("z", "net101"), ("a", "big"), ("a", "big"), ("a", "art"),
-    ]  # fmt: skip
-
-
-def test_rungs_go_before_names_and_what_has_none_comes_last():
-    groups = [group(model=model, rung=rung) for model, rung in (("a1", None), ("b", 2), ("c", 1), ("a", 10))]
-    assert [model for _, model, *_ in order(*groups)] == ["c", "b", "a", "a1"]
-
-
-def test_then_by_card_precision_and_policy():
-    names = ["fp32", "tf32", "fp16", "bf16", "fp16-master", "fp16-pure", "fp8"]
-    groups = [group(precision=name, label=label) for name in reversed(names) for label in ("B", "A")]
-    groups.append(group(precision="fp32", label="A", batch_policy="a"))
-    found = [(label, precision, policy) for _, _, label, precision, policy in order(*groups)]
-    assert found[:3] == [("A", "fp32", "a"), ("A", "fp32", "fixed"), ("A", "tf32", "fixed")]
-    assert [precision for label, precision, _ in found if label == "B"] == names
-
-
-def test_a_case_of_which_nothing_is_ok(frame_of):
     frame = frame_of(
         row(),
         row(trial=1, status="failed", **NEVER),
@@ -308,6 +248,42 @@ def test_a_case_of_which_nothing_is_ok(frame_of):
     )
     found = [(c.precision, c.label, c.status, c.reason, c.trials) for c in holes(frame)]
     assert found == [("fp16", "A100", "interrupted", "", 0), ("bf16", "RTX 2080 Ti", "failed", "last", 0)]
+
+
+def test_a_group_has_a_median_an_interval_and_the_trials_of_its_parts():
+    one = group([100.0, 90.0, 130.0])
+    assert (one.median, one.interval, one.trials, one.adaptive, one.lost_note) == (100, None, 3, False, "")
+    assert group([5.0] * 5 + [9.0]).interval == (5, 9)
+    assert group([float(n) for n in range(1, 18)]).interval == (5, 13)
+    one = group([float(n) for n in range(1, 18)], until=0.01)
+    assert (one.adaptive, one.interval) == (True, (4, 14))
+    several = group([5.0, 6.0], until=0.01, parts=(one, one))
+    assert (several.adaptive, several.trials) == (False, 34)
+    assert group(until=0.0).adaptive is False
+    parts = group([1.0, 2.0]), group([3.0])
+    assert group([2.0, 3.0], parts=parts, lost={"failed": 1}).lost_note == "1 of 4 have no time"
+
+
+def order(*groups):
+    return [(c.suite, c.model, c.label, c.precision, c.batch_policy) for c in in_order(groups)]
+
+
+def test_the_order_of_groups():
+    groups = [
+        group(suite=suite, model=model)
+        for suite, model in (("z", "net101"), ("a", "big"), ("z", "net18"), ("a", "art"), ("z", "net9"), ("a", "big"))
+    ]
+    assert [(suite, model) for suite, model, *_ in order(*groups)] == [
+        ("z", "net9"), ("z", "net18"), ("z", "net101"), ("a", "big"), ("a", "big"), ("a", "art"),
+    ]  # fmt: skip
+    groups = [group(model=model, rung=rung) for model, rung in (("a1", None), ("b", 2), ("c", 1), ("a", 10))]
+    assert [model for _, model, *_ in order(*groups)] == ["c", "b", "a", "a1"]
+    names = ["fp32", "tf32", "fp16", "bf16", "fp16-master", "fp16-pure", "fp8"]
+    groups = [group(precision=name, label=label) for name in reversed(names) for label in ("B", "A")]
+    groups.append(group(precision="fp32", label="A", batch_policy="a"))
+    found = [(label, precision, policy) for _, _, label, precision, policy in order(*groups)]
+    assert found[:3] == [("A", "fp32", "a"), ("A", "fp32", "fixed"), ("A", "tf32", "fixed")]
+    assert [precision for label, precision, _ in found if label == "B"] == names
 
 
 def test_what_is_bad_is_counted_by_case_and_reason(frame_of):
@@ -325,11 +301,13 @@ def test_what_is_bad_is_counted_by_case_and_reason(frame_of):
     assert lacking(left_out[2], "resnet18 fp32", 1, "ok", "energy") == []
 
 
-def test_what_makes_it_another_card():
+def test_what_makes_it_another_card_and_its_label(frame_of):
     assert card_label("NVIDIA A100", "", "") == "A100"
     assert card_label("NVIDIA A100", "", "0") == "A100"
     assert card_label("NVIDIA A100", "200 W", str(11 * 2**30)) == "A100 @ 200 W (limit 11 GiB)"
     assert card_label("NVIDIA A100", "", str(3 * 2**29)) == "A100 (limit 1.5 GiB)"
+    capped = row(power_limit_watts=200.0, default_power_limit_watts=250.0)
+    assert labels(frame_of(row(), capped)) == ["RTX 2080 Ti", "RTX 2080 Ti @ 200 W"]
 
 
 def labels(frame):
@@ -356,11 +334,6 @@ def labels(frame):
 )
 def test_a_label_says_what_sets_a_card_apart(frame_of, given, expected):
     assert labels(frame_of(*(row(**changes) for changes in given))) == [f"RTX 2080 Ti{more}" for more in expected]
-
-
-def test_a_label_says_the_power_limit(frame_of):
-    capped = row(power_limit_watts=200.0, default_power_limit_watts=250.0)
-    assert labels(frame_of(row(), capped)) == ["RTX 2080 Ti", "RTX 2080 Ti @ 200 W"]
 
 
 def test_a_group_knows_its_case_by_which_its_rows_are_found(frame_of):

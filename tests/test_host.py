@@ -1,11 +1,19 @@
-"""What the host tells, from trees of files like /sys and /proc."""
+"""What the host, its control groups and NCCL tell, from trees of files; and what a row does not say of its user."""
 
+import getpass
+import os
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
+from facts import lacking
 
-from gpubench.hardware import host
+from gpubench.hardware import environment, host
+from gpubench.hardware.environment import without_names
+from gpubench.hardware.interconnect import nccl_facts
 
 
 def write(path, text):
@@ -13,11 +21,18 @@ def write(path, text):
     path.write_text(text)
 
 
-def test_governors_are_named_once_each(tmp_path):
+def test_governors_and_process_namespaces_are_told(tmp_path):
     assert host.cpu_governor(tmp_path) == ""
     for cpu, governor in enumerate(["powersave", "performance", "powersave"]):
         write(tmp_path / f"cpu{cpu}/cpufreq/scaling_governor", f"{governor}\n")
     assert host.cpu_governor(tmp_path) == "performance+powersave"
+    link = tmp_path / "pid"
+    link.symlink_to("pid:[4026531836]")
+    assert host.all_processes_visible(link)
+    link.unlink()
+    link.symlink_to("pid:[4026532448]")
+    assert not host.all_processes_visible(link)
+    assert not host.all_processes_visible(tmp_path / "none")
 
 
 def test_the_memory_node_of_a_card_and_whether_the_process_may_leave_it(tmp_path):
@@ -48,16 +63,6 @@ def test_the_kind_of_container(tmp_path, file, environ, kind):
     if file:
         write(tmp_path / file, "")
     assert host.container(tmp_path, environ) == kind
-
-
-def test_the_kernels_own_process_namespace_is_told_from_a_containers(tmp_path):
-    link = tmp_path / "pid"
-    link.symlink_to("pid:[4026531836]")
-    assert host.all_processes_visible(link)
-    link.unlink()
-    link.symlink_to("pid:[4026532448]")
-    assert not host.all_processes_visible(link)
-    assert not host.all_processes_visible(tmp_path / "none")
 
 
 def test_cpu_energy_sums_packages_and_survives_the_counters_turn(tmp_path):
@@ -99,3 +104,78 @@ def test_a_childs_time_is_ones_own():
     subprocess.run([sys.executable, "-c", "sum(range(10**7))"], check=True)
     assert host._own_seconds() - before > 0.05
     assert 0 <= load.others() < 1
+
+
+def test_a_row_names_no_user_and_no_home(monkeypatch):
+    monkeypatch.setattr(getpass, "getuser", lambda: "marie")
+    monkeypatch.setattr(Path, "home", lambda: Path("/home/marie"))
+    assert without_names("/home/marie/data of marie") == "~/data of USER"
+
+    def nobody():
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.setattr(getpass, "getuser", nobody)
+    monkeypatch.setattr(Path, "home", lambda: Path("/"))
+    assert without_names("OSError: /data/a.bin is not there") == "OSError: /data/a.bin is not there"
+
+
+def control_groups(folder, files, own):
+    """A tree of groups as in /sys/fs/cgroup, and the file that names the process's own."""
+    for name, text in files.items():
+        (folder / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "groups" / name).write_text(f"{text}\n")
+    (folder / "own").write_text(f"{own}\n")
+    return folder / "groups", folder / "own"
+
+
+@pytest.mark.parametrize(
+    ("files", "own", "cpus"),
+    [
+        ({"cpu.max": "150000 100000"}, "0::/", 1.5),
+        ({"cpu.max": "max 100000"}, "0::/", None),
+        ({"job/cpu.max": "200000 100000", "job/step/cpu.max": "max 100000"}, "0::/job/step", 2.0),
+        ({"cpu.max": "300000 100000"}, "0::/docker/of-the-host", 3.0),
+        ({}, "0::/", None),
+    ],
+)
+def test_a_limit_of_cpu_time_counts_as_cpus(tmp_path, files, own, cpus):
+    assert environment.cgroup_cpus(*control_groups(tmp_path, files, own)) == cpus
+
+
+@pytest.mark.parametrize(
+    ("files", "own", "limit"),
+    [
+        ({"memory.max": "4096"}, "0::/", 4096),
+        ({"memory.max": "max"}, "0::/", None),
+        ({"job/memory.max": "8192", "job/step/memory.max": "max"}, "0::/job/step", 8192),
+        ({}, "0::/", None),
+    ],
+)
+def test_files_stay_in_the_memory_that_is_free_or_in_the_groups(tmp_path, monkeypatch, files, own, limit):
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2**30))
+    assert environment.memory_for_files(*control_groups(tmp_path, files, own)) == (limit or 2**30)
+
+
+def test_no_more_cpus_than_the_limit_gives(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
+    for quota, cpus in ((None, 64), (4.0, 4), (0.5, 1), (100.0, 64)):
+        monkeypatch.setattr(environment, "cgroup_cpus", lambda quota=quota: quota)
+        assert environment.cpu_count() == cpus
+
+
+LOG = """
+h:1:2 [0] NCCL INFO NCCL version 2.27.3+cuda12.9
+h:1:2 [0] NCCL INFO Channel 00/0 : 7[7] -> 8[0] [send] via NET/IB/0/GDRDMA
+"""
+
+
+def test_version_and_direct_exchange_are_read(tmp_path):
+    log = tmp_path / "nccl.log"
+    log.write_text(LOG)
+    assert lacking(nccl_facts(log), "NCCL 2.27.3+cuda12.9", "GPUDirect RDMA used") == []
+    log.write_text(LOG.replace("/GDRDMA", ""))
+    assert nccl_facts(log).endswith("GPUDirect RDMA not used")
+
+
+def test_no_log_tells_nothing(tmp_path):
+    assert nccl_facts(tmp_path / "nccl.log") == ""

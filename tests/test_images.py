@@ -38,15 +38,12 @@ def test_a_tree_with_train_and_val(tmp_path):
     assert [tree.valid.path(0), int(tree.valid.labels[0])] == ["val/a/2.jpg", 0]
 
 
-def test_a_flat_tree_is_split_always_alike_and_by_class(flat):
+def test_a_flat_tree_is_split_always_alike_by_class_and_named_by_its_files(flat):
     tree, again = images.read_tree(flat), images.read_tree(flat)
     assert (len(tree.train), len(tree.valid)) == (16, 4)
     assert sorted(tree.valid.labels.tolist()) == [0, 0, 1, 1]
     assert tree.valid.paths.tolist() == again.valid.paths.tolist()
     assert not set(tree.valid.paths.tolist()) & set(tree.train.paths.tolist())
-
-
-def test_the_name_tells_trees_apart(flat):
     before = images.read_tree(flat).name
     assert before.startswith("tree-2-16-")
     photo(flat / "cat" / "1.jpg", (70, 70))
@@ -92,12 +89,16 @@ def test_odd_files_are_converted_and_bad_ones_named(tmp_path, monkeypatch):
     assert images.sizes_of([tmp_path / "p.png", tmp_path / "text.jpg"]) == [(60, 40), None]
 
 
-def test_what_the_faster_way_refuses_pil_tries(tmp_path):
+def test_odd_files_are_tried_by_pil_and_sizes_are_means(tmp_path, flat):
     def refuse(content):
         raise RuntimeError("an odd JPEG")
 
     image, mode = images.open_image(photo(tmp_path / "a.jpg", (60, 40)), refuse)
     assert (image.size, mode) == ((60, 40), "RGB")
+    tree = images.read_tree(flat)
+    sizes = [(flat / tree.train.path(index)).stat().st_size for index in range(len(tree.train))]
+    assert images.mean_bytes(flat, tree.train) == pytest.approx(sum(sizes) / len(sizes))
+    assert images.mean_bytes(flat / "nowhere", tree.train) == 0
 
 
 def test_copies_are_made_once_and_never_larger(flat, tmp_path):
@@ -114,7 +115,7 @@ def test_copies_are_made_once_and_never_larger(flat, tmp_path):
     assert (again.made, again.kept) == (0, 19)
 
 
-def test_random_boxes_stay_inside_and_show_enough():
+def test_boxes_stay_inside_and_batches_by_shape_have_every_image_once():
     dice = random.Random(1)
     for size in [(500, 375), (30, 400), (1, 1), (1000, 10)]:
         for _ in range(200):
@@ -126,6 +127,11 @@ def test_random_boxes_stay_inside_and_show_enough():
     ]
     assert min(areas) >= 0.49 * 160_000
     assert max(areas) <= 160_000
+    shapes = [(64, 64), (96, 64), (64, 64), (64, 96), (64, 64)]
+    batches = list(crops.batches_by_shape(shapes, 2))
+    assert sorted(index for _, indices in batches for index in indices) == [0, 1, 2, 3, 4]
+    assert all(shapes[index] == shape for shape, indices in batches for index in indices)
+    assert max(len(indices) for _, indices in batches) == 2
 
 
 @pytest.mark.parametrize(
@@ -148,14 +154,6 @@ def test_a_rectangle_keeps_the_shape_of_the_image_and_nothing_else(size, crop):
     assert left == pytest.approx(size[0] - right)
 
 
-def test_batches_by_shape_have_every_image_once():
-    shapes = [(64, 64), (96, 64), (64, 64), (64, 96), (64, 64)]
-    batches = list(crops.batches_by_shape(shapes, 2))
-    assert sorted(index for _, indices in batches for index in indices) == [0, 1, 2, 3, 4]
-    assert all(shapes[index] == shape for shape, indices in batches for index in indices)
-    assert max(len(indices) for _, indices in batches) == 2
-
-
 def test_a_later_pass_reads_the_files_that_an_earlier_one_has_read():
     files = images.FilesRead({0})
     train = [images.Spec("train", indices, 8, 8, 0) for indices in ((1, 2), (3, 4), (5, 6))]
@@ -170,13 +168,6 @@ def test_a_later_pass_reads_the_files_that_an_earlier_one_has_read():
     copies = [images.Spec("train", (6, 5), 8, 8, 160)]
     for specs in (valid, copies, copies[::-1]):
         assert list(files.again(specs)) == specs
-
-
-def test_the_mean_size_of_a_trees_files(flat):
-    tree = images.read_tree(flat)
-    sizes = [(flat / tree.train.path(index)).stat().st_size for index in range(len(tree.train))]
-    assert images.mean_bytes(flat, tree.train) == pytest.approx(sum(sizes) / len(sizes))
-    assert images.mean_bytes(flat / "nowhere", tree.train) == 0
 
 
 @pytest.mark.parametrize("fault", images.FAULTS)

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from answers import answered, section, texts
 from facts import lacking
+from measured_rows import rows_of_run
 from rows import row, rows
 
 from gpubench.analysis.compare import compare
-from gpubench.rows.read import load
 from gpubench.rows.write import append
 from gpubench.studies import ladder as ladders
 from gpubench.studies.bound import bound_of
@@ -17,6 +17,7 @@ MISSES = "misses_goal.py"
 
 
 def ladders_of(tmp_path, *given):
+    (tmp_path / "a.csv").unlink(missing_ok=True)
     append(tmp_path / "a.csv", given)
     result = compare([tmp_path / "a.csv"])
     return ladders.ladders_of(result.frame, result.labels)
@@ -34,10 +35,8 @@ def rung(number, seconds, **changes):
 
 def test_a_run_below_the_goal_is_goal_missed_and_its_accuracy_kept(cli, tmp_path, request):
     suite = request.path.parent / "suites" / MISSES
-    done = cli("run", "--suite", suite, "--device", "cpu", "--precision", "fp32", "--full", "--repeats", 4,
-               "--seed", 88, "--out", "a.csv")  # fmt: skip
-    assert done.returncode == 4  # seeds 88 and 89 miss, 90 and 91 reach it
-    frame = load([tmp_path / "a.csv"]).frame
+    options = ("--precision", "fp32", "--full", "--repeats", 4, "--seed", 88)
+    frame = rows_of_run(cli, tmp_path, suite, *options, code=4)  # seeds 88 and 89 miss, 90 and 91 reach it
     assert set(frame["batch_size"][frame["model"] == "second"]) == {4}
     missed = frame[frame["status"] == "goal_missed"]
     assert sorted(missed["accuracy"]) == [0.88, 0.88, 0.89, 0.89]
@@ -56,25 +55,28 @@ def test_a_run_below_the_goal_is_goal_missed_and_its_accuracy_kept(cli, tmp_path
 
 def test_a_goal_is_no_matter_of_a_sampled_run(cli, tmp_path, request):
     suite = request.path.parent / "suites" / MISSES
-    done = cli("run", "--suite", suite, "--device", "cpu", "--precision", "fp32", "--quick", "--out", "a.csv")
-    assert done.returncode == 0, done.stderr
-    frame = load([tmp_path / "a.csv"]).frame
+    frame = rows_of_run(cli, tmp_path, suite, "--precision", "fp32", "--quick")
     assert set(frame["status"]) == {"ok"}
     assert frame["success_rate"].isna().all()
 
 
-def test_the_gain_of_a_step_is_the_ratio_of_the_medians(tmp_path):
+def test_gains_are_ratios_of_medians_over_the_last_rung_that_is_there(tmp_path):
     given = [*rung(2, [40, 50, 60]), *rung(1, [100, 90, 110]), *rung(3, [25.0])]
     (ladder,) = ladders_of(tmp_path, *given)
     assert [group.rung for group in ladder.rungs] == [1, 2, 3]
     assert [before.median / rung.median if before else None for rung, before in ladder.steps] == [None, 2.0, 2.0]
+    found = lines(tmp_path, *rung(1, [30.0]), *rung(2, [20.0]), *rung(5, [10.0]))
+    assert [(line["gain"], line["since"]) for line in found] == [("", ""), ("1.50", ""), ("2.00", "m2")]
 
 
-def test_seconds_of_a_rung_have_no_exponent_and_its_row_its_marks(tmp_path):
+def test_the_line_of_a_rung_has_its_marks_and_how_many_reached_the_goal(tmp_path):
     given = [*rung(1, [123456.0], marks="unsteady", reason="a note"), *rung(2, [26.0], samples_per_second=3.42)]
     first, second = lines(tmp_path, *given)
     assert (first["seconds"], first["notes"]) == ("123,456", "1 of 1 unsteady; a note")
     assert (second["seconds"], second["samples/s"], second["notes"]) == ("26.0", "3.42", "")
+    both = [replace(each, success_rate=rate) for each, rate in zip(rung(1, [30.0, 31.0]), (1.0, 0.0), strict=True)]
+    given = [*both, *rung(2, [26.0], success_rate=0.9)]
+    assert [line["reached the goal"] for line in lines(tmp_path, *given)] == ["1 of 2", "90% of the runs"]
 
 
 def test_trials_of_another_torch_are_left_out_of_a_rung_and_counted(tmp_path):
@@ -87,11 +89,8 @@ def test_trials_of_another_torch_are_left_out_of_a_rung_and_counted(tmp_path):
     ]  # fmt: skip
 
 
-def test_rows_without_a_rung_make_no_ladder(tmp_path):
+def test_which_rows_are_ladders_of_their_own(tmp_path):
     assert ladders_of(tmp_path, row()) == []
-
-
-def test_precisions_and_sources_are_ladders_of_their_own(tmp_path):
     given = [r for p in ("fp32", "bf16") for n in (1, 2) for r in rung(n, [10.0], precision=p)]
     given += [r for n in (1, 2) for r in rung(n, [10.0], source="elsewhere", session="s2")]
     assert len(ladders_of(tmp_path, *given)) == 3
@@ -108,14 +107,13 @@ def test_the_limit_at_the_listed_or_else_the_measured_peak(tmp_path):
     first, second = (bound_of(group.row) for group in ladder.rungs)
     assert (first.limit_seconds, first.peak) == (pytest.approx(38.6, abs=0.05), "listed")
     assert second.limit_seconds is None
-    (tmp_path / "other").mkdir()
     unlisted = facts | {"card": "made-up", "run_samples": 35 * 50_000, "measured_peak_flops": 100e12}
-    (other,) = ladders_of(tmp_path / "other", *rung(1, [356.0], **unlisted))
+    (other,) = ladders_of(tmp_path, *rung(1, [356.0], **unlisted))
     bound = bound_of(other.rungs[0].row)
     assert (bound.limit_seconds, bound.peak) == (pytest.approx(48.2, abs=0.1), "measured")
 
 
-def test_the_chart_has_a_bar_per_rung_and_the_limit(tmp_path):
+def test_the_chart_has_a_bar_per_rung_the_limit_and_what_missed_the_goal(tmp_path):
     facts = {"card": "Tesla V100-SXM2-16GB", "precision": "fp16", "flops_per_sample": 2.757e9}
     given = [r for n in (1, 2, 3) for r in rung(n, [300.0 / n], run_samples=1_750_000, **facts)]
     found = section(answered(tmp_path, given), "ladder")
@@ -129,39 +127,22 @@ def test_the_chart_has_a_bar_per_rung_and_the_limit(tmp_path):
     line = lines(tmp_path, *given)[0]
     assert (line["limit"], line["of the limit"], line["peak"]) == ("38.6", "13%", "listed")
     assert lacking(found.results[0].said, "m1", "m3", "3.00", "fp16", "Tesla V100-SXM2-16GB") == []
-
-
-def test_another_figure_than_seconds_makes_no_ladder(tmp_path):
-    given = [*rung(1, [10.0]), *rung(2, [5.0])]
-    assert "ladder" in {each.study for each in answered(tmp_path, given).sections}
-    assert "ladder" not in {each.study for each in answered(tmp_path, given, metric="rate").sections}
-
-
-def test_a_ladder_of_one_rung_has_no_chart_of_its_own(tmp_path):
-    given = [*rung(1, [300.0]), *rung(2, [100.0]), *rung(2, [50.0], precision="bf16")]
-    found = section(answered(tmp_path, given), "ladder")
-    assert len(found.results) == 1
-    assert found.charts == ()
-
-
-def test_trials_of_one_run_are_counted_and_of_several_told_as_a_share(tmp_path):
-    both = [replace(each, success_rate=rate) for each, rate in zip(rung(1, [30.0, 31.0]), (1.0, 0.0), strict=True)]
-    given = [*both, *rung(2, [26.0], success_rate=0.9)]
-    assert [line["reached the goal"] for line in lines(tmp_path, *given)] == ["1 of 2", "90% of the runs"]
-
-
-def test_a_gain_over_missing_rungs_says_since_where(tmp_path):
-    found = lines(tmp_path, *rung(1, [30.0]), *rung(2, [20.0]), *rung(5, [10.0]))
-    assert [(line["gain"], line["since"]) for line in found] == [("", ""), ("1.50", ""), ("2.00", "m2")]
-
-
-def test_the_chart_says_what_missed_the_goal_and_what_was_set(tmp_path):
     given = [*rung(1, [30.0], success_rate=0.0, status="goal_missed", params="epochs=1 compile=false workers=0"),
              *rung(2, [20.0], success_rate=1.0, params="epochs=1 compile=false workers=0")]  # fmt: skip
     (chart,) = section(answered(tmp_path, given), "ladder").charts
     assert [group.bars[0].note for group in chart.groups] == ["0 of 1 at goal", ""]
     assert "epochs=1" in chart.foot
     assert "compile" not in chart.foot
+
+
+def test_a_ladder_is_of_seconds_and_has_a_chart_of_two_rungs_or_more(tmp_path):
+    given = [*rung(1, [10.0]), *rung(2, [5.0])]
+    assert "ladder" in {each.study for each in answered(tmp_path, given).sections}
+    assert "ladder" not in {each.study for each in answered(tmp_path, given, metric="rate").sections}
+    given = [*rung(1, [300.0]), *rung(2, [100.0]), *rung(2, [50.0], precision="bf16")]
+    found = section(answered(tmp_path, given), "ladder")
+    assert len(found.results) == 1
+    assert found.charts == ()
 
 
 def test_a_miss_says_more_than_an_interruption_after_it(tmp_path):

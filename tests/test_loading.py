@@ -46,7 +46,7 @@ def test_a_spreadsheet_changes_nothing(tmp_path, good):
     assert loaded.frame.equals(load([good]).frame)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(content=st.binary(max_size=300), at=st.integers(0, 400))
 @example(content=b"\x1c", at=0)  # a blank for str.strip, but not for float
 def test_no_bytes_make_a_traceback(tmp_path_factory, content, at):
@@ -208,13 +208,10 @@ def test_a_number_that_its_column_may_not_hold_is_named_and_left_out(tmp_path, n
     assert found(path, "model") == (["b", "b"], [f", line 3: {column} is {group}, not {allowed}; left out"])
 
 
-def test_every_number_that_a_real_file_holds_is_one_that_its_column_may_hold():
+def test_every_number_of_a_real_file_and_of_noise_is_one_that_its_column_may_hold(tmp_path):
     loaded = load(sorted((Path(__file__).parents[1] / "results").glob("*.csv")))
     assert loaded.problems == []
     assert len(loaded.frame) > 200
-
-
-def test_a_range_holds_what_noise_makes(tmp_path):
     path = written(tmp_path, "1,a,b,fp32,ok,-0.04,end", names="schema,suite,model,precision,status,data_stall,end")
     assert found(path, "data_stall") == ([-0.04], [])
 
@@ -271,21 +268,6 @@ def test_a_program_that_spells_numbers_anew_changes_nothing(tmp_path):
     assert len(load([again]).problems) == 4
 
 
-def test_rows_are_whole_where_a_chart_carried_them(tmp_path):
-    """Rows of several tables become one table: what was whole is, what was changed is not."""
-    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
-    records.append(one, [row(trial=0), row(trial=1)])
-    records.append(two, [row(trial=2), row(trial=3)])
-    pd.read_csv(two).dropna(axis=1, how="all").copy().assign(note="mine").to_csv(two, index=False)
-    two.write_text(two.read_text().replace(",3,", ",4,"))
-    carried = tmp_path / "carried.csv"
-    carried.write_bytes(load([one, two], keep=True).table())
-    loaded = load([carried])
-    assert len(loaded.frame) == 4
-    (problem,) = loaded.problems
-    assert lacking(problem, carried, "line 5", "row_digest", "used") == []
-
-
 def test_rows_of_before_have_no_digest_and_are_not_called_changed(tmp_path):
     path = tmp_path / "a.csv"
     records.append(path, [row()])
@@ -294,25 +276,13 @@ def test_rows_of_before_have_no_digest_and_are_not_called_changed(tmp_path):
     )
 
 
-def test_what_is_no_file_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "pipe.csv")
-    loaded = load([tmp_path / "pipe.csv", Path("/dev/zero")])
-    assert loaded.problems == [f"{tmp_path / 'pipe.csv'}: not a file", "/dev/zero: not a file"]
-
-
-def test_a_torn_line_in_the_middle_is_no_torn_end(tmp_path):
+def test_lines_that_are_no_rows_are_named_up_to_five(tmp_path):
     path = written(tmp_path, "1,a,b", LINE, "1,a,b", end="")
     assert found(path)[1] == [TORN, ", line 2: not a whole row; left out"]
-
-
-def test_five_lines_are_named_and_the_rest_counted(tmp_path):
     bad = ["1,,b,fp32,ok,2.5,true,end", "1,a"]
     five = [f", line {number}: not a whole row; left out" for number in range(2, 7)]
     assert found(written(tmp_path, *bad * 2, bad[0], LINE)) == ([2.5], five)
     assert found(written(tmp_path, *bad * 4, LINE)) == ([2.5], [*five, ": 3 more lines are no whole rows; left out"])
-
-
-def test_rows_of_a_newer_gpubench_are_counted_even_where_they_are_odd(tmp_path):
     newer = "7,,,,,whatever,true,over"
     used, (problem,) = found(written(tmp_path, newer, LINE, newer.replace("7", "8")))
     assert used == [2.5]
@@ -341,11 +311,6 @@ def test_files_without_a_row(tmp_path, content, problem):
     assert found(path) == ([], [problem])
 
 
-def test_a_file_that_lacks_a_required_column_has_no_good_row(tmp_path):
-    path = written(tmp_path, "1,a,b,ok,end", names="schema,suite,model,status,end")
-    assert found(path) == ([], [": no column precision; left out"])
-
-
 @pytest.mark.parametrize("name", ["at once", "closely"])
 def test_what_becomes_of_each_type(tmp_path, name):
     flags = ["true", "TRUE", "True", "false", "", "1", "yes"]
@@ -360,11 +325,6 @@ def test_what_becomes_of_each_type(tmp_path, name):
     assert (set(frame.columns), "note" in frame) == (set(COLUMNS), False)
 
 
-def test_columns_that_nobody_asked_for_are_not_read(tmp_path):
-    frame = load([written(tmp_path, LINE)], without=["model", "seconds", "end"]).frame
-    assert set(COLUMNS) - set(frame.columns) == {"model", "seconds", "end"}
-
-
 def test_a_folder_stands_for_its_csv_files_in_order_of_names(tmp_path):
     for name in ("b.csv", "a.csv", "c.txt", "d.csv.bak"):
         written(tmp_path, LINE.replace(",b,", f",{name[0]},"), name=name)
@@ -377,7 +337,7 @@ def test_a_folder_stands_for_its_csv_files_in_order_of_names(tmp_path):
     assert problem == f"{tmp_path / 'none.csv'}: cannot be read (No such file or directory)"
 
 
-def test_numbers_by_what_rows_agree_in(tmp_path):
+def test_rows_agree_by_number_however_many_values_there_are(tmp_path):
     models = ["b", "c", "b", "d", "c"]
     one = written(tmp_path, *(LINE.replace(",b,", f",{model},") for model in models), name="one.csv")
     two = written(tmp_path, *(LINE.replace(",b,", f",{model},").replace("2.5", "3") for model in "cb"), name="two.csv")
@@ -391,10 +351,7 @@ def test_numbers_by_what_rows_agree_in(tmp_path):
     assert identity("suite") == [0] * 8
     assert identity("seconds", "suite") == [0] * 5 + [1, 1, 0]
     assert "identity" not in load([one]).frame
-
-
-def test_very_many_different_values_still_have_numbers_of_their_own():
-    """Six columns of 4096 values have 2**72 combinations: in 64 bits the 17th value of the first would be the 1st."""
+    # Six columns of 4096 values have 2**72 combinations: in 64 bits the 17th value of the first would be the 1st.
     usual = [f"v{at}" for at in range(4096)]
     table = pl.DataFrame({"a": [*usual, "v0", "v16"], **{name: [*usual, "v0", "v0"] for name in "bcdef"}})
     assert parse.numbers_of(table, list("abcdef")).tolist() == [*range(4096), 0, 4096]
@@ -483,9 +440,16 @@ def test_a_word_is_no_number_though_all_lines_have_it(tmp_path, text, lines):
     assert found(path) == ([], [f", line {number}: {why}" for number in range(2, lines + 2)])
 
 
-def test_a_name_with_nan_in_it_is_one(tmp_path):
+def test_odd_names_and_files_are_read_as_they_are(tmp_path):
     path = written(tmp_path, LINE.replace(",a,", ",nanoGPT,"), LINE.replace(",a,", ",NaN,"))
     assert found(path, "suite") == (["nanoGPT", "NaN"], [])
+    frame = load([written(tmp_path, LINE)], without=["model", "seconds", "end"]).frame
+    assert set(COLUMNS) - set(frame.columns) == {"model", "seconds", "end"}
+    path = written(tmp_path, "1,a,b,ok,end", names="schema,suite,model,status,end")
+    assert found(path) == ([], [": no column precision; left out"])
+    os.mkfifo(tmp_path / "pipe.csv")
+    loaded = load([tmp_path / "pipe.csv", Path("/dev/zero")])
+    assert loaded.problems == [f"{tmp_path / 'pipe.csv'}: not a file", "/dev/zero: not a file"]
 
 
 @pytest.mark.parametrize("names", [NAMES, NAMES.replace("seconds", "mine")])

@@ -15,10 +15,13 @@ def on(who, seconds=(100.0,), **changes):
     return group(seconds, **{"card": f"NVIDIA {who}", "device_hash": who, "label": who, **changes})
 
 
-def test_a_card_goes_by_its_label_and_the_rest_by_what_they_hold():
+def test_a_card_goes_by_its_label_and_a_twin_is_of_the_kind_of_its_row():
     assert axis_value(on("A100", label="A100 @ 200 W"), "card") == "A100 @ 200 W"
     assert axis_value(on("A100", batch_size=64.0), "batch_size") == "64"
     assert axis_value(on("A100"), "precision") == "fp32"
+    twin, policy = on("A100", batch_policy="max-fp32", precision="fp16"), on("A100", batch_policy="max")
+    assert bucket_of(twin, "precision") == bucket_of(policy, "precision")
+    assert bucket_of(twin, "card") != bucket_of(on("A100", batch_policy="max", precision="fp16"), "card")
 
 
 @pytest.mark.parametrize(
@@ -56,24 +59,18 @@ def pairs(axis, *groups, wish=None, explicit=True, **options):
     return [(f"{a.label} {a.model} {a.median:g}", f"{b.label} {b.model} {b.median:g}") for a, b in found], left_out
 
 
-def test_every_other_card_against_the_one_that_was_named():
+def test_the_baseline_is_the_one_that_was_named_or_the_slowest_or_the_best():
     found, left_out = pairs("card", A, B, C, wish=("card", "B200"))
     assert found == [("A100 resnet18 100", "B200 resnet18 100"), ("C300 resnet18 100", "B200 resnet18 100")]
     assert left_out == []
-
-
-def test_a_wish_for_another_axis_leaves_this_one_its_own_baseline():
     slow, quick = on("A100", (200.0,)), on("B200", (100.0,))
     assert pairs("card", slow, quick, wish=("precision", "fp32"))[0] == [("B200 resnet18 100", "A100 resnet18 200")]
-
-
-def test_the_baseline_is_the_slowest_or_where_losses_are_asked_for_the_best():
     slow, middle, quick = (on(who, (seconds,)) for who, seconds in (("A100", 200.0), ("B200", 150.0), ("C300", 100.0)))
     assert {other for _, other in pairs("card", quick, slow, middle)[0]} == {"A100 resnet18 200"}
     assert {other for _, other in pairs("card", slow, quick, middle, best_is_base=True)[0]} == {"C300 resnet18 100"}
 
 
-def test_slowest_is_meant_over_the_models_that_all_of_them_have():
+def test_slowest_is_meant_over_the_models_that_all_have_or_over_its_own():
     """1 x 100 x 8 against 20 x 30: a mean of 28.3 against 24.5; the third model is one side's own."""
     ours = [on("A100", (seconds,), model=model) for model, seconds in (("a", 100.0), ("b", 8.0))]
     theirs = [on("B200", (seconds,), model=model) for model, seconds in (("a", 20.0), ("b", 30.0), ("c", 900.0))]
@@ -81,23 +78,17 @@ def test_slowest_is_meant_over_the_models_that_all_of_them_have():
     assert found == [("B200 a 20", "A100 a 100"), ("B200 b 30", "A100 b 8")]
     (line,) = left_out
     assert lacking(line, "resnet c fp32", "B200", "A100") == []
-
-
-def test_where_no_case_is_shared_by_all_each_is_as_slow_as_its_own():
     groups = on("A100", (10.0,), model="a"), on("B200", (20.0,), model="b"), on("C300", (15.0,), model="c")
     found, left_out = pairs("card", *groups, explicit=False)
     assert found == []
     assert ["B200" in line.rpartition(": ")[2] for line in left_out] == [True, False, True]
 
 
-def test_fp32_is_the_baseline_of_precisions_however_slow_the_others_are():
+def test_fp32_is_the_baseline_of_precisions_and_bf16_of_those_in_8_bits():
     groups = on("A100", (100.0,)), on("A100", (300.0,), precision="bf16"), on("A100", (50.0,), precision="fp16")
     found, _ = pairs("precision", *groups)
     assert found == [("A100 resnet18 300", "A100 resnet18 100"), ("A100 resnet18 50", "A100 resnet18 100")]
     assert pairs("precision", *groups[1:])[0] == [("A100 resnet18 50", "A100 resnet18 300")]
-
-
-def test_bf16_is_the_baseline_of_precisions_in_8_bits_however_fast_it_is():
     groups = [
         on("A100", (seconds,), precision=name) for name, seconds in (("float8", 9), ("bf16", 5), ("int8-mixed", 7))
     ]
@@ -108,16 +99,15 @@ def test_bf16_is_the_baseline_of_precisions_in_8_bits_however_fast_it_is():
     assert {other for _, other in found} == {"A100 resnet18 20"}
 
 
-def test_a_case_that_one_side_has_alone_is_named():
+def test_a_case_without_a_partner_is_named_where_that_was_asked_for():
     groups = A, B, on("A100", model="lone"), on("B200", model="own")
     found, left_out = pairs("card", *groups, wish=("card", "B200"))
     assert found == [("A100 resnet18 100", "B200 resnet18 100")]
     (lone, own) = left_out
     assert lacking(lone, "resnet lone fp32 batch 64", "A100", "B200") == []
     assert lacking(own, "resnet own fp32 batch 64", "B200", "card") == []
-
-
-def test_along_another_axis_it_is_named_only_where_that_was_asked_for():
+    *_, line = pairs("card", A, B, on("B200", batch_policy="max"), wish=("card", "A100"))[1]
+    assert lacking(line, "resnet18 fp32 batch max", "B200", "A100") == []
     groups = on("A100"), on("A100", precision="fp16"), on("B200", precision="fp16"), on("C300")
     found, left_out = pairs("precision", *groups, explicit=False)
     assert (found, left_out) == ([("A100 resnet18 100", "A100 resnet18 100")], [])
@@ -125,11 +115,6 @@ def test_along_another_axis_it_is_named_only_where_that_was_asked_for():
     (partner, alone) = left_out
     assert lacking(partner, "resnet18 fp16", "B200", "fp32") == []
     assert lacking(alone, "resnet18 fp32", "C300", "precision") == []
-
-
-def test_a_batch_policy_is_named_in_place_of_the_batch():
-    *_, line = pairs("card", A, B, on("B200", batch_policy="max"), wish=("card", "A100"))[1]
-    assert lacking(line, "resnet18 fp32 batch max", "B200", "A100") == []
 
 
 def test_batches_are_compared_with_the_slowest_of_their_own_model():
@@ -155,7 +140,7 @@ def test_batches_are_compared_with_the_slowest_of_their_own_model():
     assert lacking(line, "resnet c fp32", "A100", 32) == []
 
 
-def test_of_several_partners_the_one_that_shares_most():
+def test_of_several_partners_the_one_that_shares_most_is_taken():
     """The same policy before the stack, the stack before the session, the session before the device, then trials."""
     subject = on("A100", precision="fp16", batch_policy="max", batch_size=64)
     fp32 = {"batch_policy": "max", "batch_size": 64}
@@ -168,9 +153,6 @@ def test_of_several_partners_the_one_that_shares_most():
             assert pairs("precision", subject, *order)[0] == [("A100 resnet18 100", f"A100 resnet18 {best}")]
     twin = on("A100", precision="fp16", batch_policy="max-fp32", batch_size=64)
     assert pairs("precision", twin, more)[0] == [("A100 resnet18 100", "A100 resnet18 4")]
-
-
-def test_the_same_device_is_closer_than_another():
     here, there = on("B200", (1.0,), device_hash="one"), on("B200", (2.0, 2.0), device_hash="two")
     assert (
         pairs("card", on("A100", device_hash="one"), here, there, wish=("card", "B200"))[0][0][1] == "B200 resnet18 1"
@@ -198,12 +180,6 @@ def test_the_same_device_is_closer_than_another():
 )
 def test_what_is_of_one_kind(axis, changes, together):
     assert (bucket_of(on("A100"), axis) == bucket_of(on("A100", **changes), axis)) == together
-
-
-def test_a_twin_is_of_the_kind_of_the_row_it_is_compared_with():
-    twin, policy = on("A100", batch_policy="max-fp32", precision="fp16"), on("A100", batch_policy="max")
-    assert bucket_of(twin, "precision") == bucket_of(policy, "precision")
-    assert bucket_of(twin, "card") != bucket_of(on("A100", batch_policy="max", precision="fp16"), "card")
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def cabled(tmp_path, left_over):
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
 
 
-def end(*processes: subprocess.Popen[str], seconds: float = 90) -> list[tuple[int, str]]:
+def end(*processes: subprocess.Popen[str], seconds: float = 600) -> list[tuple[int, str]]:
     """Exit code and stderr of each, which have `seconds` together."""
     deadline = time.monotonic() + seconds
     found = []
@@ -123,7 +123,7 @@ def end(*processes: subprocess.Popen[str], seconds: float = 90) -> list[tuple[in
 
 @pytest.mark.e2e
 def test_a_machine_that_never_comes(machines):
-    ((code, err),) = end(machines.start(0, "--time-limit", "4s"), seconds=40)
+    ((code, err),) = end(machines.start(0, "--time-limit", "4s"))
     assert code == 4, err
     row = machines.rows().iloc[0]
     assert row["status"] == "failed"
@@ -137,7 +137,7 @@ def test_a_port_that_is_another_programs(machines):
     with socket.socket() as other:
         other.bind((host, port))
         other.listen()
-        ((code, err),) = end(machines.start(0, "--time-limit", "4s"), seconds=100)
+        ((code, err),) = end(machines.start(0, "--time-limit", "4s"))
     assert code == 4, err
     assert machines.where in machines.rows().iloc[0]["reason"]
 
@@ -146,8 +146,8 @@ def test_a_port_that_is_another_programs(machines):
 def test_machines_that_differ_say_in_what(machines, tmp_path):
     edited = tmp_path / "ranks.py"
     edited.write_text(SUITE.read_text() + "\nEDITED = True\n")
-    first = machines.start(0, "--time-limit", "30s")
-    second = machines.start(1, "--time-limit", "30s", suite=edited)
+    first = machines.start(0, "--time-limit", "5m")
+    second = machines.start(1, "--time-limit", "5m", suite=edited)
     (code, err), (other, other_err) = end(first, second)
     assert (code, other) == (4, 4), err + other_err
     assert "differ in suite ranks" in err + other_err
@@ -163,7 +163,7 @@ def test_a_rendezvous_is_a_host_and_a_port(text):
 def test_strangers_change_nothing(machines, tmp_path):
     """A pickle, silence and a wrong secret at the open port: refused, and the machines still meet and make one row."""
     ran = tmp_path / "ran"
-    first = machines.start(0, "--time-limit", "60s")
+    first = machines.start(0, "--time-limit", "10m")
     where = parse_rendezvous(machines.where)
     bait = pickle.dumps(Bait(f"touch {ran}"))
     silent = connected(where)
@@ -172,7 +172,7 @@ def test_strangers_change_nothing(machines, tmp_path):
             stranger.sendall(words)
             if len(words) >= 64:  # as long as a proof, so it is judged at once
                 assert only_greeted(stranger)
-    impostor = machines.start(1, "--time-limit", "20s", secret=secrets.token_hex(16))
+    impostor = machines.start(1, "--time-limit", "5m", secret=secrets.token_hex(16))
     ((code, err),) = end(impostor)
     assert code == 4, err
     assert SECRET in err
@@ -197,7 +197,7 @@ class Bait:
         return os.system, (self.command,)
 
 
-def connected(where: tuple[str, int], seconds: float = 60) -> socket.socket:
+def connected(where: tuple[str, int], seconds: float = 300) -> socket.socket:
     """A connection to the open port, once it is open."""
     deadline = time.monotonic() + seconds
     while True:
@@ -257,17 +257,17 @@ def test_what_happens_to_the_other_machine_is_a_row(cabled, what):
         second.kill()
     if what == "link":
         cabled.cut()
-    ((code, err),) = end(first, seconds=60)
+    ((code, err),) = end(first)
     assert code == 4, err
     row = cabled.rows().iloc[0]
     assert row["status"] in {"failed", "timed_out"}, row
     assert row["reason"]
-    second.communicate(timeout=90)
+    second.communicate(timeout=300)
 
 
 def group_of(command: subprocess.Popen[str]) -> tuple[psutil.Process, psutil.Process]:
     """Agent and worker of a machine, once the worker trains."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         for process in psutil.Process(command.pid).children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):  # the child that asks for the devices ends soon

@@ -42,7 +42,7 @@ def test_the_set_up_of_each_generation(answers, state):
     assert find(Nvml(answers), UUID).state() == state
 
 
-def test_a_mig_slice_has_the_clocks_of_its_card_but_not_its_power():
+def test_a_mig_slice_has_the_clocks_of_its_card_but_not_its_power_however_cuda_names_it():
     card = find(Nvml(A100_MIG, slices={SLICE: 12}), SLICE)
     assert card.identity == f"MIG-{SLICE}"
     reading = card.read()
@@ -50,9 +50,6 @@ def test_a_mig_slice_has_the_clocks_of_its_card_but_not_its_power():
     assert reading.energy_joules is None
     assert (reading.sm_clock_mhz, reading.temperature_celsius, reading.memory_used_bytes) == (1275, 27, 12 * MIB)
     assert card.state().mig == "on"
-
-
-def test_a_card_in_mig_mode_that_cuda_names_by_the_cards_uuid_is_a_slice_too():
     card = find(Nvml(A100_MIG), UUID)
     assert card.read().power_watts is None
     assert card.state().mig == "on"
@@ -66,33 +63,28 @@ def test_a_card_that_refuses_everything_leaves_everything_empty(refusal):
     assert card.processes() is None
 
 
-def test_an_integrated_card_has_no_link_whatever_nvml_reports():
+def test_what_nvml_reports_of_a_card_that_has_none_is_empty():
     """A GB10 reports generation 1 x1 (nvtop#499)."""
     card = find(Nvml(H100), UUID, integrated=True)
     assert (card.state().max_pcie_generation, card.state().max_pcie_width) == (None, None)
     assert (card.read().pcie_generation, card.read().pcie_width) == (None, None)
-
-
-def test_a_number_that_stands_for_not_available_is_none():
     card = find(Nvml(H100, nvmlDeviceGetPowerUsage=2**32 - 1, nvmlDeviceGetTotalEnergyConsumption=2**64 - 1), UUID)
     assert card.read().power_watts is None
     assert card.read().energy_joules is None
 
 
-@pytest.mark.parametrize("uuid", [UUID, f"GPU-{UUID}"])
-def test_a_card_is_found_by_its_uuid(uuid):
-    assert find(Nvml(H100), uuid).identity == f"GPU-{UUID}"
+def test_a_card_is_found_by_its_uuid_and_an_unknown_one_is_no_card():
+    assert {find(Nvml(H100), uuid).identity for uuid in (UUID, f"GPU-{UUID}")} == {f"GPU-{UUID}"}
+    assert {find(Nvml(H100), uuid) for uuid in ("", "00000000-1111-2222-3333-444444444444")} == {None}
 
 
-@pytest.mark.parametrize("uuid", ["", "00000000-1111-2222-3333-444444444444"])
-def test_an_unknown_uuid_is_no_card_rather_than_the_first_one(uuid):
-    assert find(Nvml(H100), uuid) is None
-
-
-def test_clocks_that_were_changed_are_said():
+def test_changed_clocks_and_reasons_have_names():
     graphics = pynvml.NVML_CLOCK_GRAPHICS
     changed = Nvml(V100S, nvmlDeviceGetApplicationsClock={graphics: 1005}, nvmlDeviceGetGpcClkVfOffset=150)
     assert find(changed, UUID).state().clocks_policy == "application clock 1005 MHz of 1245, offset +150 MHz"
+    assert reason_names(0) == frozenset()
+    assert reason_names(0x4 | 0x40) == {"power_cap", "hw_thermal"}
+    assert reason_names(0x80 | 0x10000) == {"power_brake", "0x10000"}
 
 
 def test_a_driver_older_than_the_binding_is_asked_by_the_older_name():
@@ -106,12 +98,6 @@ def test_a_driver_older_than_the_binding_is_asked_by_the_older_name():
         nvmlDeviceGetGraphicsRunningProcesses=processes(6),
     )
     assert find(old, UUID).processes() == Processes(frozenset({5}), frozenset({6}))
-
-
-def test_reasons_have_names_and_unknown_ones_their_number():
-    assert reason_names(0) == frozenset()
-    assert reason_names(0x4 | 0x40) == {"power_cap", "hw_thermal"}
-    assert reason_names(0x80 | 0x10000) == {"power_brake", "0x10000"}
 
 
 def test_each_device_is_asked_of_the_makers_of_its_kind_in_turn(monkeypatch):

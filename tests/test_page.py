@@ -64,7 +64,7 @@ def page(text):
     return Page(text)
 
 
-def test_its_policy_allows_its_own_script_and_style_and_nothing_else(page):
+def test_its_policy_allows_its_own_script_and_it_opens_offline(page, text):
     (policy,) = (each["content"] for each in page.all("meta") if each.get("http-equiv"))
     (script,), (style,) = page.text_in("script"), page.text_in("style")
     hashes = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in (script, style)]
@@ -73,35 +73,26 @@ def test_its_policy_allows_its_own_script_and_style_and_nothing_else(page):
         " base-uri 'none'; form-action 'none'"
     )
     assert not any("style" in attributes for _, attributes in page.elements)
-
-
-def test_it_opens_offline(text, page):
     links = [each[name] for _, each in page.elements for name in ("href", "src", "xlink:href") if name in each]
     assert links
     assert all(link.startswith(("#", "data:application/gzip;base64,")) for link in links)
     assert not re.search(r"https?:|//[a-z]|url\(", text)
-
-
-def test_ids_are_there_once_and_every_link_has_one(page):
     ids = [each["id"] for _, each in page.elements if "id" in each]
     assert len(ids) == len(set(ids))
     assert {each["href"][1:] for each in page.all("a", "use") if each["href"].startswith("#")} <= set(ids)
 
 
-def test_one_section_is_open_and_has_its_charts_to_itself():
+def test_one_section_is_open_and_nothing_to_compare_is_a_page():
     told = result(charts=(pairs(),))
     page = Page(page_of(answer(told, sections=[section(results=(told,))])))
     assert ["open" in each for each in page.all("details")] == [True, False]
     assert len(page.all("svg")) == 1
-
-
-def test_nothing_to_compare():
     page = Page(page_of(answer(headline="Nothing can be compared: one row.")))
     assert "Nothing can be compared: one row." in page.text_in("p")
     assert page.text_in("h1") == ["Nothing to compare"]
 
 
-def test_tables_sort_by_value_and_keep_their_words(page):
+def test_tables_sort_by_value_and_say_once_what_all_lines_share(page):
     cells = page.all("td")
     assert {table["class"] for table in page.all("table")} == {"n2 n3"}
     assert {"class": "faster"} in cells
@@ -109,6 +100,11 @@ def test_tables_sort_by_value_and_keep_their_words(page):
     assert "9.0 to 11.0" in page.text_in("small")
     assert "out of memory" in page.text_in("td")
     assert all("data-sortable" in each for each in page.all("table"))
+    columns = (Column("model"), Column("card"), Column("seconds", "s"), Column("notes"))
+    grid = grid_of(Table("cases", columns, (("a", "A100", 1.0, ""), ("b", "A100", 2.0, ""))))
+    assert grid.caption == "One line per case: the median of its trials. In all lines: card A100"
+    assert [column.name for column in grid.columns] == ["model", "seconds"]
+    assert [[cell.text for cell in line.cells] for line in grid.lines] == [["a", "1.00"], ["b", "2.00"]]
 
 
 def test_no_text_of_a_row_is_markup():
@@ -137,25 +133,14 @@ ROW = "NVIDIA GeForce RTX 4090,2.15.0,580.1,2026-11-{day}T10:00:00+00:00,{laps},
 HEADER = "card,torch,driver,started,laps,row_digest,end"
 
 
-def test_cards_software_and_dates_are_above_all_else():
+def test_facts_of_the_rows_are_above_all_else_and_many_rows_are_carried_without_laps():
     rows = "\n".join([HEADER, ROW.format(day=21, laps="[]"), ROW.format(day=22, laps="[]")]).encode()
     text = page_of(answer(result(), table=lambda cases: rows))
     for fact in ("RTX 4090.", "driver 580.1.", "torch 2.15.0.", "2026-11-21 to 2026-11-22."):
         assert text.index(fact) < text.index("Download")
-
-
-def test_many_rows_are_carried_without_their_laps():
     noise = random.Random(1)
     lines = [ROW.format(day=21, laps=noise.randbytes(100).hex()) for _ in range(1000)]
     table = table_in(page_of(answer(result(), table=lambda cases: "\n".join([HEADER, *lines]).encode())).encode())
     assert table.decode().splitlines()[:2] == [
         "card,torch,driver,started,end", "NVIDIA GeForce RTX 4090,2.15.0,580.1,2026-11-21T10:00:00+00:00,end"
     ]  # fmt: skip
-
-
-def test_texts_that_all_lines_share_are_in_the_caption_and_empty_columns_go():
-    columns = (Column("model"), Column("card"), Column("seconds", "s"), Column("notes"))
-    grid = grid_of(Table("cases", columns, (("a", "A100", 1.0, ""), ("b", "A100", 2.0, ""))))
-    assert grid.caption == "One line per case: the median of its trials. In all lines: card A100"
-    assert [column.name for column in grid.columns] == ["model", "seconds"]
-    assert [[cell.text for cell in line.cells] for line in grid.lines] == [["a", "1.00"], ["b", "2.00"]]

@@ -27,18 +27,22 @@ def remember(device, torch="2.15", precision="fp32", threads=2):
     measured_peaks._store(measured_peaks._key(device, torch, precision, threads), PEAK)
 
 
-def test_a_peak_is_known_to_the_device_torch_precision_and_threads_it_was_measured_with():
+def test_a_peak_is_known_to_what_it_was_measured_with():
     remember(CPU)
     assert measured_peaks.stored(CPU, "2.15", "fp32", 2) == PEAK
     assert measured_peaks.stored(CPU, "2.15", "bf16", 2) is None
     assert measured_peaks.stored(CPU, "2.14", "fp32", 2) is None
     assert measured_peaks.stored(CPU, "2.15", "fp32", 1) is None
     assert measured_peaks.stored(replace(CPU, device_hash="xyz"), "2.15", "fp32", 2) is None
-
-
-def test_threads_do_not_matter_to_a_card():
     remember(CARD, threads=0)
     assert measured_peaks.stored(CARD, "2.15", "fp32", 4) == PEAK
+    nameless = replace(CPU, device_hash="")
+    remember(nameless)
+    assert measured_peaks.stored(nameless, "2.15", "fp32", 2) is None
+    remember(CPU)
+    kept = json.loads(measured_peaks.cache_file().read_text())
+    measured_peaks.cache_file().write_text(json.dumps({key: {**kept[key], "side": "x"} for key in kept}))
+    assert measured_peaks.stored(CPU, "2.15", "fp32", 2) is None
 
 
 @pytest.mark.parametrize("changed", ["power", "driver", "method"])
@@ -54,12 +58,6 @@ def test_a_cards_peak_is_that_of_its_power_limit_driver_and_method(monkeypatch, 
     assert measured_peaks.stored(card, "2.15", "fp32", 0) is None
 
 
-def test_a_device_without_identity_is_measured_each_time():
-    nameless = replace(CPU, device_hash="")
-    remember(nameless)
-    assert measured_peaks.stored(nameless, "2.15", "fp32", 2) is None
-
-
 @pytest.mark.parametrize("text", ["", "[]", "not JSON", '{"a": 1}', "\x00"])
 def test_a_broken_cache_is_an_empty_one(text):
     measured_peaks.cache_file().parent.mkdir(parents=True)
@@ -69,22 +67,12 @@ def test_a_broken_cache_is_an_empty_one(text):
     assert measured_peaks.stored(CPU, "2.15", "fp32", 2) == PEAK
 
 
-def test_an_entry_of_another_version_is_measured_anew():
-    remember(CPU)
-    kept = json.loads(measured_peaks.cache_file().read_text())
-    measured_peaks.cache_file().write_text(json.dumps({key: {**kept[key], "side": "x"} for key in kept}))
-    assert measured_peaks.stored(CPU, "2.15", "fp32", 2) is None
-
-
-def test_the_measured_peak_stands_beside_the_listed_one():
+def test_the_measured_peak_stands_beside_the_listed_one_if_there_is_one():
     shown = peak.table([(CARD, "fp16", replace(PEAK, flops_per_second=1e14)), (CPU, "bf16", "no bf16 here")])
     (card, cpu) = (dict(zip([column.name for column in shown.columns], line, strict=True)) for line in shown.lines)
     assert (card["TFLOP/s"], card["listed"], card["share"]) == (100, 125, 0.8)
     assert (cpu["TFLOP/s"], cpu["notes"]) == (None, "no bf16 here")
     assert "Volta" in peak.source(CARD) or "V100" in peak.source(CARD)
-
-
-def test_an_unknown_card_says_so():
     assert "peak: unknown" in peak.source(CPU)
 
 
@@ -128,14 +116,18 @@ def test_a_peak_under_foreign_load_is_not_kept(monkeypatch):
     assert lacking(said[0], "other programs", "cuda:0", "fp32") == []
 
 
-def test_one_slow_size_does_not_end_the_products():
+def test_which_products_are_tried():
     rates = dict.fromkeys(SIDES, 1e13) | {256: 0.88e9}
     side, best = fastest_product(lambda side: rates[side])
     assert (side, best) == (512, 1e13)
 
+    def rate(side):
+        if side > 1024:
+            raise torch.OutOfMemoryError("full")
+        return 1e12 * side
 
-def test_slow_products_are_not_tried_for_a_minute():
-    """fp16 on a CPU without a kernel for it: a product of 1,024 takes seconds, and each is repeated."""
+    assert fastest_product(rate) == (1024, 1e12 * 1024)
+    # fp16 on a CPU without a kernel for it: a product of 1,024 takes seconds, and each is repeated.
     tried = []
 
     def rate(side):
@@ -147,22 +139,10 @@ def test_slow_products_are_not_tried_for_a_minute():
     assert sum(2 * side**3 / 4e8 for side in tried) < 10
 
 
-def test_products_without_memory_keep_the_smaller_ones():
-    def rate(side):
-        if side > 1024:
-            raise torch.OutOfMemoryError("full")
-        return 1e12 * side
-
-    assert fastest_product(rate) == (1024, 1e12 * 1024)
-
-
-def test_a_copy_has_room_on_a_card_with_little_free_memory(monkeypatch):
+def test_a_copy_has_room_and_is_of_the_usual_size_where_the_free_memory_is_unknown(monkeypatch):
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 8 * 2**30))
     assert 2 * copy_bytes(torch.device("cuda:0")) < 2**30
-
-
-def test_an_integrated_card_that_does_not_tell_its_free_memory_copies_the_usual_size(monkeypatch):
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(torch.cuda, "mem_get_info", Mock(side_effect=RuntimeError("invalid argument")))
     assert copy_bytes(torch.device("cuda:0")) == ACCELERATOR_COPY_BYTES

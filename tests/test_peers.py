@@ -24,12 +24,9 @@ def lap_beside(numbers):
     return Timer(lambda: None, lambda: 0.0, peers).agreed(LAP)
 
 
-def test_a_lap_is_all_samples_in_the_time_of_the_slowest():
+def test_a_lap_is_all_samples_in_the_time_of_the_slowest_and_steps_are_equal():
     lap = lap_beside([4, 38, 3.0, 0.1])
     assert (lap.steps, lap.samples, lap.seconds, lap.wait_seconds) == (4, 78, 3.0, 0.5)
-
-
-def test_unequal_steps_are_the_suites_mistake():
     with pytest.raises(UserError, match="took 4, 5 steps"):
         lap_beside([5, 50, 2.0, 0.0])
 
@@ -101,29 +98,23 @@ def test_blame_goes_to_the_first_that_is_no_consequence():
     assert cause([], ["rank 0", "rank 1"]).reason == "no process answered; no answer from rank 0, rank 1"
 
 
-@pytest.mark.parametrize(
-    ("reason", "fault"),
-    [
-        ("ValueError: no good", ""),
-        ("ended by SIGKILL (by the system, out of memory, or by hand)", ""),
-        ("RuntimeError: Connection closed by peer", "lost_others"),
-        ("aborted by SIGABRT", "lost_others"),
-        ("RendezvousTimeoutError: ", "waited_for_others"),
-        ("RuntimeError: socket Timed out", "waited_for_others"),
-    ],
-)
-def test_whose_fault_an_error_is(reason, fault):
-    assert failed(reason).fault == fault
+def test_whose_fault_an_error_is():
+    expected = {
+        "ValueError: no good": "",
+        "ended by SIGKILL (by the system, out of memory, or by hand)": "",
+        "RuntimeError: Connection closed by peer": "lost_others",
+        "aborted by SIGABRT": "lost_others",
+        "RendezvousTimeoutError: ": "waited_for_others",
+        "RuntimeError: socket Timed out": "waited_for_others",
+    }
+    assert {reason: failed(reason).fault for reason in expected} == expected
 
 
-def test_a_failure_of_several_processes_stays_what_it_was():
+def test_failures_and_answers_of_several_processes_are_one():
     diverged = Measurement(status="failed", reason="diverged: loss nan", fault="diverged")
     found = cause([said(1, "rank 0", "aborted by SIGABRT"), Failure(2, "rank 1", diverged)], [])
     assert (found.diverged, found.reason) == (True, "rank 1: diverged: loss nan")
     assert cause([said(1, "rank 0", "aborted by SIGABRT")], ["rank 1"]).fault == "lost_others"
-
-
-def test_one_answer_of_several():
     a = Measurement(status="ok", peak_memory_bytes=5, allocator_retries=1, precision_error=1e-7)
     b = Measurement(status="ok", peak_memory_bytes=9, allocator_retries=2, precision_error=2e-7)
     both = together([a, b])

@@ -1,5 +1,6 @@
 """Options become cases and interleaved trials; every refusal says why."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -55,12 +56,16 @@ def demo_cases(tmp_path, devices=(GPU,), **options):
     return plan([loaded(tmp_path)], Options(**options), list(devices), {"demo": "toy"}, {})
 
 
-def test_a_precision_the_device_lacks_is_a_refusal_not_a_substitute(tmp_path):
+def test_what_the_device_lacks_or_is_broken_is_a_refusal(tmp_path):
     cases = demo_cases(tmp_path, [TURING], precision="fp32,bf16", batch="8", models=("small",))
     assert [(case.precision, case.refusal) for case in cases] == [("fp32", ""), ("bf16", "emulated")]
+    broken = replace(GPU, problem="no kernel image")
+    refusals = [case.refusal for case in demo_cases(tmp_path, [broken, GPU1], precision="fp32", batch="8")]
+    assert [bool(refusal) for refusal in refusals] == [True, True, False, False]
+    assert "no kernel image" in refusals[0]
 
 
-def test_devices_auto_several_and_unknown():
+def test_which_devices_are_chosen():
     assert choose_devices("auto", [GPU, GPU1, CPU]) == [GPU]
     assert choose_devices("auto", [CPU]) == [CPU]
     assert choose_devices("all", [GPU, GPU1, CPU]) == [GPU, GPU1]
@@ -69,16 +74,23 @@ def test_devices_auto_several_and_unknown():
         choose_devices("cuda:3", [GPU, CPU])
     with pytest.raises(UserError, match="gpubench doctor"):
         choose_devices("cuda", [replace(GPU, problem="no kernel image")])
+    assert choose_devices("cuda,cpu,cuda:0", [GPU, GPU1, CPU]) == [GPU, CPU]
+    xpu, mps = replace(GPU, device="xpu:0", kind="xpu"), replace(GPU, device="mps:0", kind="mps")
+    assert choose_devices("mps,xpu", [xpu, mps, CPU]) == [mps, xpu]
+    assert choose_devices("all", [CPU]) == [CPU]
+    broken = replace(GPU, problem="no kernel image")
+    for wish in ("auto", "all"):
+        with pytest.raises(UserError, match="--device cpu"):
+            choose_devices(wish, [broken, CPU])
+    assert choose_devices("all", [broken, GPU1, CPU]) == [broken, GPU1]
+    assert choose_devices("auto", [broken, GPU1, CPU]) == [GPU1]
 
 
-def test_max_on_a_cpu_needs_a_limit_and_the_default_there_is_fixed(tmp_path):
+def test_max_needs_a_limit_on_a_cpu_and_gives_mixed_cases_a_twin(tmp_path):
     with pytest.raises(UserError, match="--memory-limit"):
         demo_cases(tmp_path, [CPU], batch="max")
     case = demo_cases(tmp_path, [CPU], models=("small",))[0]
     assert (case.batch_policy, case.batch_size) == ("fixed", 16)
-
-
-def test_max_gives_each_mixed_case_a_twin_at_the_batch_of_fp32(tmp_path):
     cases = demo_cases(tmp_path, models=("small",))
     assert [(c.precision, c.batch_policy) for c in cases] == [
         ("fp32", "max"),
@@ -94,7 +106,7 @@ def test_a_bad_batch_is_refused(tmp_path, batch):
         demo_cases(tmp_path, batch=batch)
 
 
-def test_every_round_holds_every_case_once_in_an_order_of_its_own(tmp_path):
+def test_rounds_hold_every_case_once_and_begin_with_the_smallest(tmp_path):
     cases = demo_cases(tmp_path, [GPU, GPU1], batch="8", precision="fp32,tf32,fp16,bf16")
     trials = schedule(cases, 6, seed=1)
     rounds = [[t.case for t in trials if t.index == index] for index in range(6)]
@@ -102,10 +114,13 @@ def test_every_round_holds_every_case_once_in_an_order_of_its_own(tmp_path):
     assert len({tuple(map(id, r)) for r in rounds}) == 6
     assert trials == schedule(cases, 6, seed=1)
     assert {t.seed for t in trials if t.index == 2} == {3}
-
-
-def test_the_first_round_begins_with_the_smallest_model_and_fp32_on_each_card(tmp_path):
-    """A ratio then comes after two trials, and the dearest model last."""
+    cases = demo_cases(tmp_path, [GPU], precision="fp32", batch="8")
+    refused = replace(cases[0], refusal="no")
+    trials = schedule([*cases, refused], 2, seed=40)
+    assert [(t.case.refusal, t.index, t.seed) for t in trials] == [
+        ("no", 0, 40), ("", 0, 40), ("", 0, 40), ("", 1, 41), ("", 1, 41),
+    ]  # fmt: skip
+    # A ratio then comes after two trials, and the dearest model last.
     cases = demo_cases(tmp_path, [GPU, GPU1], batch="8", precision="fp32,fp16")
     first = [(t.case.model, t.case.device, t.case.precision) for t in schedule(cases, 1, seed=1)]
     assert first == [
@@ -116,7 +131,7 @@ def test_the_first_round_begins_with_the_smallest_model_and_fp32_on_each_card(tm
     ]
 
 
-def test_a_ratio_is_printed_once_both_precisions_have_a_trial(tmp_path):
+def test_a_ratio_is_printed_once_both_precisions_have_an_ok_trial(tmp_path):
     fp32, fp16, twin = (
         replace(case, model="small") for case in demo_cases(tmp_path, batch="max", precision="fp32,fp16")[:3]
     )
@@ -133,9 +148,6 @@ def test_a_ratio_is_printed_once_both_precisions_have_a_trial(tmp_path):
     ]
     assert [bool(lines) for lines in printed] == [False, False, True, False, False, False]
     assert lacking(printed[2][0], "demo small", "fp16", "fp32", "1.85", "batch 128 / 64", "rough") == []
-
-
-def test_a_trial_that_failed_has_no_ratio(tmp_path):
     fp32, fp16 = demo_cases(tmp_path, precision="fp32,fp16", batch="8", models=("small",))
     ratios = FirstRatios()
     assert ratios.after(fp16, row(samples_per_second=50.0)) == []
@@ -143,33 +155,17 @@ def test_a_trial_that_failed_has_no_ratio(tmp_path):
     assert lacking(ratios.after(fp32, row(samples_per_second=100.0))[0], "0.50") == []
 
 
-def test_a_broken_card_is_never_replaced_by_the_cpu_and_stays_in_all():
-    broken = replace(GPU, problem="no kernel image")
-    for wish in ("auto", "all"):
-        with pytest.raises(UserError, match="--device cpu"):
-            choose_devices(wish, [broken, CPU])
-    assert choose_devices("all", [broken, GPU1, CPU]) == [broken, GPU1]
-    assert choose_devices("auto", [broken, GPU1, CPU]) == [GPU1]
-
-
-def test_a_broken_card_among_good_ones_is_a_refusal(tmp_path):
-    broken = replace(GPU, problem="no kernel image")
-    refusals = [case.refusal for case in demo_cases(tmp_path, [broken, GPU1], precision="fp32", batch="8")]
-    assert [bool(refusal) for refusal in refusals] == [True, True, False, False]
-    assert "no kernel image" in refusals[0]
-
-
-def test_a_batch_larger_than_the_data_is_refused(tmp_path):
+def test_batches_and_limits_that_cannot_be_are_refused(tmp_path):
     suites = [loaded(tmp_path, train_samples=lambda params: 10 * params["epochs"])]
     with pytest.raises(UserError, match="30"):
         plan(suites, Options(batch="31"), [GPU], {"demo": "toy"}, {})
     assert plan(suites, Options(batch="30"), [GPU], {"demo": "toy"}, {})
-
-
-def test_a_memory_limit_is_refused_where_torch_has_none(tmp_path):
     apple = replace(GPU, device="mps:0", kind="mps")
     with pytest.raises(UserError, match="--memory-limit"):
         demo_cases(tmp_path, [apple], batch="8", memory_limit_bytes=10**9)
+    with pytest.raises(UserError, match=r"cuda:0, Card, .*9\.31 GiB"):
+        demo_cases(tmp_path, batch="8", memory_limit_bytes=11 * 2**30)
+    assert demo_cases(tmp_path, batch="8", memory_limit_bytes=10**10)
 
 
 @pytest.mark.parametrize(
@@ -204,22 +200,6 @@ def test_processes_share_the_ten_cpus_of_a_machine(processes, nodes, threads, ex
     assert choose_threads(options, {"threads": threads, "epochs": 3}, 10) == {"threads": expected, "epochs": 3}
 
 
-def test_settings_go_to_the_suites_that_declare_them(tmp_path):
-    demo = loaded(tmp_path)
-    other = LoadedSuite("other", demo.path, replace(demo.suite, params={"rate": Param(0.5, "pace")}))
-    options = Options(settings={"epochs": "5", "rate": "2", "nobody": "7"})
-    assert settings_for(demo, options.settings, [demo, other]) == {"epochs": "5", "nobody": "7"}
-    assert settings_for(other, options.settings, [demo, other]) == {"rate": "2", "nobody": "7"}
-    assert settings_for(demo, options.settings, [demo]) == {"epochs": "5", "rate": "2", "nobody": "7"}
-
-
-def test_a_name_without_a_number_is_the_first_of_its_kind():
-    assert choose_devices("cuda,cpu,cuda:0", [GPU, GPU1, CPU]) == [GPU, CPU]
-    xpu, mps = replace(GPU, device="xpu:0", kind="xpu"), replace(GPU, device="mps:0", kind="mps")
-    assert choose_devices("mps,xpu", [xpu, mps, CPU]) == [mps, xpu]
-    assert choose_devices("all", [CPU]) == [CPU]
-
-
 @pytest.mark.parametrize(
     ("device", "wish", "expected"),
     [
@@ -238,7 +218,7 @@ def test_precisions_in_the_order_asked(device, wish, expected):
     assert choose_precisions(wish, device) == expected
 
 
-def test_models_in_the_order_of_the_suite(tmp_path):
+def test_models_and_settings_go_to_their_suites(tmp_path):
     suite = loaded(tmp_path, models=("a", "b", "c"), default_models=("c", "a"))
     other = loaded(tmp_path, models=("d",))
     assert choose_models(suite, (), [suite]) == ["a", "c"]
@@ -247,6 +227,12 @@ def test_models_in_the_order_of_the_suite(tmp_path):
     assert choose_models(other, (), [other]) == ["d"]
     with pytest.raises(UserError, match=r"e: no such model; there are a, b, c, d$"):
         choose_models(suite, ("b", "e"), [suite, other])
+    demo = loaded(tmp_path)
+    other = LoadedSuite("other", demo.path, replace(demo.suite, params={"rate": Param(0.5, "pace")}))
+    options = Options(settings={"epochs": "5", "rate": "2", "nobody": "7"})
+    assert settings_for(demo, options.settings, [demo, other]) == {"epochs": "5", "nobody": "7"}
+    assert settings_for(other, options.settings, [demo, other]) == {"rate": "2", "nobody": "7"}
+    assert settings_for(demo, options.settings, [demo]) == {"epochs": "5", "rate": "2", "nobody": "7"}
 
 
 @pytest.mark.parametrize(
@@ -280,30 +266,16 @@ BROKEN = replace(GPU2, problem="no kernel image")
         ({"rendezvous": "a:1"}, GPU, "--rendezvous needs --nodes"),
         ({"processes": (1, 4)}, GPU, r"--processes 4: .* cuda:0 .*\b3\b"),
         ({"processes": (3,)}, GPU1, r"--processes 3: .* cuda:1 .*\b2\b"),
+        ({}, GPU1, ""),
+        ({"nodes": 2, "rendezvous": "a:1"}, GPU, ""),
+        ({"processes": (3,)}, GPU, ""),
+        ({"processes": (2, 1)}, GPU1, ""),
+        ({"processes": (9,)}, CPU, ""),
     ],
 )
-def test_processes_for_which_there_are_no_devices(options, chosen, words):
-    with pytest.raises(UserError, match=words):
+def test_processes_for_which_there_are_devices_or_none(options, chosen, words):
+    with pytest.raises(UserError, match=words) if words else nullcontext():
         check_processes(Options(**options), [chosen], [CPU, GPU, GPU1, GPU2])
-
-
-def test_a_device_that_is_broken_is_none_for_a_process():
-    with pytest.raises(UserError, match=r"cuda:0 .*\b2\b"):
-        check_processes(Options(processes=(3,)), [GPU], [GPU, GPU1, BROKEN, CPU])
-
-
-@pytest.mark.parametrize(
-    ("options", "chosen"),
-    [
-        ({}, GPU1),
-        ({"nodes": 2, "rendezvous": "a:1"}, GPU),
-        ({"processes": (3,)}, GPU),
-        ({"processes": (2, 1)}, GPU1),
-        ({"processes": (9,)}, CPU),
-    ],
-)
-def test_processes_for_which_there_are_devices(options, chosen):
-    check_processes(Options(**options), [chosen], [CPU, GPU, GPU1, GPU2])
 
 
 @pytest.mark.parametrize(
@@ -385,7 +357,7 @@ def test_precisions_of_large_linear_layers(tmp_path, name, changes, refusal, tor
     assert case.refusal == (refusal if torch or name not in LINEAR_ONLY else "")
 
 
-def test_a_function_of_a_suite_that_raises_fails_its_case_alone(tmp_path):
+def test_functions_and_settings_of_a_suite_that_are_wrong(tmp_path):
     def broken(*arguments):
         raise KeyError("no such thing")
 
@@ -393,6 +365,10 @@ def test_a_function_of_a_suite_that_raises_fails_its_case_alone(tmp_path):
         for case in plan([loaded(tmp_path, **changes)], Options(), [GPU], {"demo": "toy"}, {}):
             assert case.refusal_status == "failed"
             assert "KeyError" in case.refusal
+    demo = loaded(tmp_path)
+    other = LoadedSuite("other", demo.path, replace(demo.suite, models=("tiny",)))
+    with pytest.raises(UserError, match="epochs is a number"):
+        plan([demo, other], Options(models=("tiny",), settings={"epochs": "x"}), [GPU], {"demo": "a", "other": "b"}, {})
 
 
 def test_a_refused_case_has_no_twin_and_neither_has_a_batch_that_is_fixed_nor_mixed_without_fp32(tmp_path):
@@ -405,32 +381,16 @@ def test_a_refused_case_has_no_twin_and_neither_has_a_batch_that_is_fixed_nor_mi
     assert policies(GPU, batch="fastest") == [("fp32", "fastest"), ("fp16", "fastest")]
 
 
-def test_a_wrong_setting_is_a_mistake_even_where_no_model_is_left(tmp_path):
-    demo = loaded(tmp_path)
-    other = LoadedSuite("other", demo.path, replace(demo.suite, models=("tiny",)))
-    with pytest.raises(UserError, match="epochs is a number"):
-        plan([demo, other], Options(models=("tiny",), settings={"epochs": "x"}), [GPU], {"demo": "a", "other": "b"}, {})
-
-
-def test_a_trial_has_its_round_and_the_seed_of_it(tmp_path):
-    cases = demo_cases(tmp_path, [GPU], precision="fp32", batch="8")
-    refused = replace(cases[0], refusal="no")
-    trials = schedule([*cases, refused], 2, seed=40)
-    assert [(t.case.refusal, t.index, t.seed) for t in trials] == [
-        ("no", 0, 40), ("", 0, 40), ("", 0, 40), ("", 1, 41), ("", 1, 41),
-    ]  # fmt: skip
-
-
-def test_a_memory_limit_above_the_cards_own_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"cuda:0, Card, .*9\.31 GiB"):
-        demo_cases(tmp_path, batch="8", memory_limit_bytes=11 * 2**30)
-    assert demo_cases(tmp_path, batch="8", memory_limit_bytes=10**10)
-
-
-def test_processes_begin_at_the_first_device():
+def test_processes_need_devices_from_the_first_on_and_cpus():
     with pytest.raises(UserError, match=r"cuda:1 .*\b1\b"):
         check_processes(Options(processes=(2,)), [GPU1], [GPU, GPU1, CPU])
     check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU])
+    with pytest.raises(UserError, match=r"cuda:0 .*\b2\b"):
+        check_processes(Options(processes=(3,)), [GPU], [GPU, GPU1, BROKEN, CPU])
+    with pytest.raises(UserError, match=r"--processes 2: .*\b1\b.* cpus_per_task"):
+        check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU], 1)
+    check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU], 2)
+    check_processes(Options(processes=(2,)), [CPU], [CPU], 1)  # where processes share it on purpose
 
 
 def test_a_card_that_shares_the_hosts_memory_is_asked_for_no_more_than_a_cpu(tmp_path):
@@ -450,13 +410,6 @@ def test_a_card_that_shares_the_hosts_memory_is_asked_for_no_more_than_a_cpu(tmp
     assert demo_cases(tmp_path, [known], batch="max", memory_limit_bytes=10**9)[0].memory_limit_bytes == 10**9
     with pytest.raises(UserError, match="give a number"):
         demo_cases(tmp_path, [replace(GPU, kind="mps", device="mps:0")], batch="max")
-
-
-def test_a_machine_with_fewer_cpus_than_processes_is_refused():
-    with pytest.raises(UserError, match=r"--processes 2: .*\b1\b.* cpus_per_task"):
-        check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU], 1)
-    check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU], 2)
-    check_processes(Options(processes=(2,)), [CPU], [CPU], 1)  # where processes share it on purpose
 
 
 def test_miopen_does_not_search_unless_it_is_asked_to(tmp_path):

@@ -23,10 +23,12 @@ def refusal(check, *arguments):
     return ""
 
 
-def test_operands_are_autocasts_or_as_the_weights():
+def test_operands_follow_autocast_and_a_card_lacks_whole_precisions():
     assert KINDS["tf32"].operand is FLOAT
     assert KINDS["bf16"].operand is BRAIN
     assert KINDS["fp16-pure"].operand is HALF
+    assert set(unsupported({"fp16": "no"})) == {name for name in PRECISIONS if name.startswith("fp16")}
+    assert multiplied_in("of another version") == "of another version"
 
 
 def like(name):
@@ -214,12 +216,9 @@ def test_most_calls_of_each_family_have_the_dtype_of_the_label(name, counts, wor
     assert refusal(watch.check, name) == expected
 
 
-def test_a_watch_that_saw_nothing_proves_nothing():
+def test_what_was_seen_is_said_and_nothing_proves_nothing():
     said = refusal(seen().check, "fp16")
     assert said == "asked for fp16, but no matmul, convolution or RNN call was seen to prove it"
-
-
-def test_what_was_seen_in_words():
     watch = seen(matmul_float32=1, convolution_float16=2, matmul_bfloat16=30)
     assert watch.summary == "convolution float16 x2, matmul bfloat16 x30, matmul float32 x1"
     assert seen(matmul_float32=7).check("fp32") == "operands matmul float32 x7 on cpu"
@@ -298,8 +297,3 @@ def test_where_nobody_noted_the_weights(name):
 )  # fmt: skip
 def test_calls_belong_to_their_family_by_their_names_in_torch(call, family):
     assert operands.family_of(call) == family
-
-
-def test_a_card_that_lacks_products_lacks_every_precision_of_them():
-    assert set(unsupported({"fp16": "no"})) == {name for name in PRECISIONS if name.startswith("fp16")}
-    assert multiplied_in("of another version") == "of another version"

@@ -47,36 +47,36 @@ def test_what_steers_hides_or_turns_is_marked(character):
     assert shown(f"a{character}b") == "a\ufffdb"
 
 
-def test_half_a_character_can_be_printed():
+def test_what_is_printed_is_marked_only_where_it_must_be():
+    for text in ("Müller 中文 עברית हिन्दी", "5\u00a0ms ± 0.1 µs", "\U0001f600", "a\ufffdb", "1½ * 2 °C „a“"):
+        assert shown(text) == text
     assert shown("a\udcffb\ud800") == "a\ufffdb\ufffd"
 
 
-def test_other_scripts_stay_as_they_are():
-    for text in ("Müller 中文 עברית हिन्दी", "5\u00a0ms ± 0.1 µs", "\U0001f600", "a\ufffdb", "1½ * 2 °C „a“"):
-        assert shown(text) == text
-
-
-def test_data_is_exact_but_for_a_terminal(capsys):
+def test_data_is_exact_but_for_a_terminal_and_rows_that_nothing_takes_are_printed(capsys):
     say("a\x1b\n\tb", exact=True)
     assert capsys.readouterr().out == "a\x1b\n\tb\n"
     with redirect_stdout(Terminal()) as out:
         say("a\x1b\n\tb", exact=True)
     assert out.getvalue() == "a\ufffd\n        b\n"
-
-
-def test_a_name_makes_no_line_of_its_own(capsys):
-    """`a.csv: not yet` might else begin with the line `b.csv: ready`."""
+    # `a.csv: not yet` might else begin with the line `b.csv: ready`.
     say("b\na.csv: not yet", "  why")
     assert capsys.readouterr().out == "b\ufffda.csv: not yet\n  why\n"
 
+    @exits
+    def full():
+        raise Rescued("a.csv is full", data="a,b\n1,2\n")
 
-def test_a_console_shows_brackets_and_colons_as_they_are():
+    with pytest.raises(typer.Exit) as end:
+        full()
+    assert end.value.exit_code == 4
+    assert capsys.readouterr().err == "gpubench: a.csv is full\na,b\n1,2\n\n"
+
+
+def test_the_console_and_a_progress_bar_show_brackets_as_they_are(monkeypatch):
     out = io.StringIO()
     Screen(file=out).print("[bold]a[/] :smile: \x1b[2Jb")
     assert out.getvalue() == "[bold]a[/] :smile: \ufffd[2Jb\n"
-
-
-def test_a_progress_bar_shows_brackets_as_they_are(monkeypatch):
     monkeypatch.setattr("gpubench.runner.progress.Screen", lambda stderr: Screen(file=out))
     monkeypatch.setenv("FORCE_COLOR", "1")
     out = Terminal()
@@ -114,19 +114,8 @@ def test_a_long_trial_says_in_a_log_how_far_it_is(monkeypatch, capsys):
     assert lacking(line, "[1/2]", "resnet18 fp32", "25%", "6 min", "18 min", "217.2 images/s") == []
 
 
-def test_rows_that_nothing_takes_are_printed_line_by_line(capsys):
-    @exits
-    def full():
-        raise Rescued("a.csv is full", data="a,b\n1,2\n")
-
-    with pytest.raises(typer.Exit) as end:
-        full()
-    assert end.value.exit_code == 4
-    assert capsys.readouterr().err == "gpubench: a.csv is full\na,b\n1,2\n\n"
-
-
 @pytest.fixture
-def hostile(tmp_path, monkeypatch):
+def hostile(tmp_path, monkeypatch, few_cards):
     """A folder of files whose fields and names steer a terminal."""
     monkeypatch.setenv("TERM", "dumb")  # rich's own colours are no one's field
     monkeypatch.chdir(tmp_path)
@@ -191,8 +180,11 @@ def commands():
     return {*(set(group.commands) - {"data"}), *(f"data {name}" for name in data)}
 
 
-def test_every_command_is_looked_at(hostile):
+def test_every_command_is_looked_at_and_an_export_is_exact(hostile):
     assert set(lines_of(hostile)) == commands()
+    done = CliRunner().invoke(app, ["export", str(hostile), "--format", "benchstat"])
+    CliRunner().invoke(app, ["export", str(hostile), "--format", "benchstat", "--out", "out.txt"])
+    assert done.stdout == Path("out.txt").read_text()
 
 
 @pytest.mark.parametrize("command", sorted(commands()))
@@ -203,12 +195,6 @@ def test_no_field_and_no_name_of_a_file_steers_a_terminal(hostile, command):
         assert "Traceback" not in told
         assert "\ufffd" in told, line
         assert shown_lines(told) == told, line
-
-
-def test_an_export_is_exact_in_a_pipe_and_in_a_file(hostile):
-    done = CliRunner().invoke(app, ["export", str(hostile), "--format", "benchstat"])
-    CliRunner().invoke(app, ["export", str(hostile), "--format", "benchstat", "--out", "out.txt"])
-    assert done.stdout == Path("out.txt").read_text()
 
 
 def test_a_file_whose_name_is_no_text_is_named(tmp_path, monkeypatch):

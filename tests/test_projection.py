@@ -32,19 +32,13 @@ CUT = phase(lap(2.0, 30, "warmup"), lap(3.0, 60), lap(5.0, 20), lap(7.0, 0), tot
 """80 timed samples in 8 s; the 7 s without a sample are the end of the loader."""
 
 
-def test_a_phase_that_was_cut():
+def test_a_phase_is_projected_by_its_timed_laps_and_an_epoch_has_time_between():
     assert (CUT.seconds, CUT.samples) == (17.0, 110)
     assert CUT.seconds_per_sample == pytest.approx(0.1)
     assert CUT.projected_seconds == pytest.approx(17 + 100 * 0.1)
     assert CUT.again_seconds == pytest.approx(21)
-
-
-def test_a_phase_without_timed_laps_has_no_rate_and_one_with_more_than_planned_takes_nothing_off():
     assert phase(lap(2.0, 30, "warmup"), total=90).projected_seconds == 2.0
     assert phase(lap(2.0, 30), total=20).projected_seconds == 2.0
-
-
-def test_what_an_epoch_spends_between_its_phases():
     assert Epoch(0, 20.0, (CUT,)).between_seconds == 3.0
     assert Epoch(0, 10.0, (CUT,)).between_seconds == 0.0
 
@@ -130,12 +124,9 @@ def test_a_lone_epoch_is_repeated_without_its_start_up():
     assert found["run_samples"] == 400
 
 
-def test_a_cut_phase_is_projected_and_so_no_measurement():
+def test_what_was_cut_or_left_out_is_projected_and_so_no_measurement():
     found = summarise([Epoch(0, 19.0, (CUT,))], [], [], 1)
     assert (found["seconds"], found["measured"], found["samples"]) == (pytest.approx(17 + 10 + 2), False, 110)
-
-
-def test_samples_left_out_are_projected_too():
     found = summarise([Epoch(0, 9.0, (phase(lap(8.0, 80), total=81),))], [], [], 1)
     assert (found["seconds"], found["measured"]) == (pytest.approx(9.1), False)
 
@@ -148,11 +139,12 @@ def test_what_ran_outside_epochs_counts_once():
     assert (found["train_seconds"], found["valid_seconds"], found["measured"]) == (8, 0, False)
 
 
-def test_a_run_without_any_training_has_seconds_and_no_rate():
+def test_a_run_without_training_or_time_has_no_rate():
     found = summarise([], [phase(lap(2.0, 5, phase="valid"), total=5, name="valid")], [], 0)
     assert (found["seconds"], found["valid_seconds"], found["measured"]) == (2, 2, True)
     for figure in ("samples_per_second", "loader_wait", "data_stall", "resident_samples_per_second", "run_samples"):
         assert found[figure] is None, figure
+    assert summarise([], [phase(lap(0.0, 80), total=80)], [], 0)["loader_wait"] is None
 
 
 def staged(index, seconds, samples, wait=0.0):
@@ -163,7 +155,7 @@ STAGES = [staged(0, 30.0, 90), staged(1, 10.0, 90, wait=4.0), staged(4, 50.0, 20
 """Two epochs of a stage of four, and two of one of six."""
 
 
-def test_each_stage_is_projected_from_its_own_epochs():
+def test_each_stage_is_projected_from_its_own_timed_laps():
     resident = [lap(5.0, 90, "resident"), lap(20.0, 200, "resident", epoch=4)]
     found = summarise(STAGES, [], resident, 10, (0, 4))
     assert found["seconds"] == pytest.approx(30 + 3 * 10 + 50 + 5 * 40)
@@ -174,24 +166,14 @@ def test_each_stage_is_projected_from_its_own_epochs():
     assert found["loader_wait"] == pytest.approx((16 + 60) / 280)
     assert found["resident_samples_per_second"] == pytest.approx(1560 / (20 + 120))
     assert found["data_stall"] == pytest.approx(0.5)
-
-
-def test_a_stage_without_a_timed_lap_leaves_no_rate_for_the_whole():
     warm = Epoch(4, 5.0, (phase(lap(5.0, 200, "warmup", epoch=4), total=200, epoch=4),))
     found = summarise([*STAGES[:2], warm], [], [lap(5.0, 90, "resident")], 10, (0, 4))
     assert found["samples_per_second"] is None
     assert found["resident_samples_per_second"] is None
 
 
-def test_stages_that_begin_after_the_end_do_not_count():
+def test_stages_after_the_end_and_epochs_beyond_the_plan():
     found = summarise(STAGES[:2], [], [], 2, (0, 4))
     assert (found["seconds"], found["measured"]) == (pytest.approx(40), True)
     assert found["samples_per_second"] == pytest.approx(180 / 40)
-
-
-def test_more_epochs_than_planned_count_as_they_were():
     assert summarise(STAGES[:2], [], [], 1)["seconds"] == pytest.approx(40)
-
-
-def test_laps_without_any_time_have_no_share_of_waiting():
-    assert summarise([], [phase(lap(0.0, 80), total=80)], [], 0)["loader_wait"] is None

@@ -59,7 +59,7 @@ def medians(path, metric, prices=None):
     return {key: result.metric.shown(cell.median) for key, cell in cells.items()}
 
 
-def test_each_metric_in_its_own_unit(path, prices):
+def test_each_metric_in_its_own_unit_and_words(path, prices):
     assert medians(path, "rate")[("GTX 1080 Ti", "fp32")] == 250
     assert medians(path, "memory")[("RTX 2080 Ti", "fp32")] == 2
     cost = medians(path, "cost", prices)
@@ -67,26 +67,12 @@ def test_each_metric_in_its_own_unit(path, prices):
     assert cost[("GTX 1080 Ti", "fp32")] == pytest.approx(0.1 * 200 / 3600, rel=1e-3)
     assert medians(path, "value", prices)[("GTX 1080 Ti", "fp32")] == pytest.approx(250 * 36000, rel=1e-6)
     assert medians(path, "batch")[("GTX 1080 Ti", "fp32")] == 64
-
-
-def test_a_result_about_money_says_so(path, prices):
     (card, *_) = answer([path], Question(metric="cost", prices=prices)).results
     assert lacking(card.said, "GTX 1080 Ti", "1.80", "RTX 2080 Ti", "fp32", "dollars/run") == []
-
-
-def test_the_worst_card_per_dollar_is_the_baseline(path, prices):
     result = compare([path], Question(metric="value", prices=prices, by="card"))
     (comparison,) = [c for c in result.comparisons if c.axis == "card"]
     assert comparison.other_name == "RTX 2080 Ti"
     assert comparison.ratio.inverse.value == pytest.approx(0.36 / 0.1 / 2, rel=1e-3)
-
-
-def test_a_rate_is_faster_where_it_is_higher(tmp_path):
-    path = tmp_path / "rows.csv"
-    fast = [row(trial=n, samples_per_second=v * 3, precision="fp16") for n, v in enumerate(FAST)]
-    records.append(path, [*[row(trial=n, samples_per_second=v) for n, v in enumerate(FAST)], *fast])
-    (comparison,) = compare([path], Question(metric="rate")).comparisons
-    assert comparison.verdict == "faster"
 
 
 FULL = [0.900, 0.902, 0.898, 0.901, 0.899, 0.900]
@@ -124,10 +110,14 @@ def test_what_may_not_be_judged_in_seconds_may_not_in_accuracy(tmp_path, changes
     assert any("+0.10 points" in note for note in comparison.notes)
 
 
-def test_an_accuracy_that_is_worse_on_one_specimen_need_not_be_on_its_card(tmp_path):
+def test_who_is_the_most_accurate(tmp_path):
     records.append(tmp_path / "a.csv", [*accurate(FULL), *accurate([v - 0.02 for v in FULL], **OTHER)])
     (comparison,) = compare([tmp_path / "a.csv"], Question(metric="accuracy")).comparisons
     assert (comparison.subject_name, comparison.verdict) == ("GTX 1080 Ti", "one specimen")
+    path = tmp_path / "rows.csv"
+    records.append(path, [*accurate([0.94, 0.95]), row(trial=2, accuracy=0.5, status="goal_missed")])
+    (workload,) = compare([path], Question(metric="accuracy")).workloads
+    assert [cell.trials for cell in workload.groups] == [3]
 
 
 def test_holm_is_over_all_accuracies(tmp_path):
@@ -173,13 +163,6 @@ def test_accuracy_is_no_gate(tmp_path):
     assert lacking(done.output, "--fail-on-slower", "accuracy") == []
 
 
-def test_a_run_that_missed_its_goal_counts_with_its_accuracy(tmp_path):
-    path = tmp_path / "rows.csv"
-    records.append(path, [*accurate([0.94, 0.95]), row(trial=2, accuracy=0.5, status="goal_missed")])
-    (workload,) = compare([path], Question(metric="accuracy")).workloads
-    assert [cell.trials for cell in workload.groups] == [3]
-
-
 def goals(reached, missed, **changes):
     """Runs of 100 seconds."""
     goal = {"params": "epochs=1 goal=0.94", "accuracy": 0.9, "mode": "full", **changes}
@@ -192,7 +175,7 @@ def to_goal(path, *groups):
     return compare([path], Question(metric="time-to-goal"))
 
 
-def test_time_to_goal_counts_the_runs_that_missed_it(tmp_path):
+def test_time_to_goal_counts_the_runs_that_missed_it_and_has_no_verdict_with_them(tmp_path):
     rates = [row(trial=n, success_rate=rate, model="rates", params="goal=0.94") for n, rate in enumerate((1, 0.5))]
     result = to_goal(tmp_path / "rows.csv", goals(2, 4), goals(0, 3, precision="fp16"), rates)
     cells = {(c.model, c.precision): c for workload in result.workloads for c in workload.groups}
@@ -204,18 +187,6 @@ def test_time_to_goal_counts_the_runs_that_missed_it(tmp_path):
     assert "33% of the runs reached the goal" in rendered(said, "csv")
     assert [hole.precision for workload in result.workloads for hole in workload.holes] == ["fp16"]
     assert any("fp16" in line and "3 x goal_missed" in line for line in result.left_out)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"mode": "sampled"}, {"data": "synthetic"}, {"params": "epochs=1 goal=0.0"}, {"params": "epochs=1"}],
-)
-def test_what_never_looked_for_a_goal_reached_none(tmp_path, changes):
-    with pytest.raises(UserError, match="no ok row has it"):
-        to_goal(tmp_path / "rows.csv", goals(6, 0, **changes))
-
-
-def test_time_to_goal_has_no_verdict_where_runs_missed_it(tmp_path):
     times = {n: {"seconds": value} for n, value in enumerate(FAST)}
     ours = [row(trial=n, params="goal=0.94", **times[n]) for n in times]
     slower = [row(trial=n, params="goal=0.94", precision="bf16", seconds=times[n]["seconds"] * 2) for n in times]
@@ -225,6 +196,15 @@ def test_time_to_goal_has_no_verdict_where_runs_missed_it(tmp_path):
     (undecided,) = to_goal(tmp_path / "some.csv", ours, slower).comparisons
     assert undecided.verdict == "not judged"
     assert any("83% and 100% of the runs reached the goal" in note for note in undecided.notes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"mode": "sampled"}, {"data": "synthetic"}, {"params": "epochs=1 goal=0.0"}, {"params": "epochs=1"}],
+)
+def test_what_never_looked_for_a_goal_reached_none(tmp_path, changes):
+    with pytest.raises(UserError, match="no ok row has it"):
+        to_goal(tmp_path / "rows.csv", goals(6, 0, **changes))
 
 
 @pytest.mark.parametrize(("metric", "gain"), [("seconds", "speedup"), ("rate", "speedup"), ("accuracy", "ratio")])
@@ -244,16 +224,13 @@ def test_a_gain_is_above_1_where_the_subject_is_better(tmp_path, metric, gain):
     assert (result["subject"], result["baseline"], result["value"]) == ("fp16", "fp32", expected)
 
 
-def test_filters(path):
+def test_filters_and_two_columns_at_once(path):
     only = compare([path], Question(where=("precision=fp32", "card!=NVIDIA GeForce GTX 1080 Ti")))
     assert [(c.label, c.precision) for g in only.workloads for c in g.groups] == [("RTX 2080 Ti", "fp32")]
     assert compare([path], Question(where=("batch_size=64",))).comparisons
     for part in ("gtx 1080 ti", "1080"):  # as --baseline has it
         called = compare([path], Question(where=("precision=fp32", f"card!={part}")))
         assert [(c.label, c.precision) for g in called.workloads for c in g.groups] == [("RTX 2080 Ti", "fp32")]
-
-
-def test_two_columns_at_once(path):
     axes = {c.axis for c in compare([path], Question(by="precision,card")).comparisons}
     assert axes == {"card", "precision"}
     assert compare([path], Question(by="card,card")).axes == ("card",)

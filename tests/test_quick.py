@@ -86,12 +86,9 @@ def test_a_cpu_is_not_ranked_and_its_chart_has_both_rates(finished):
     assert CliRunner().invoke(app, next_of(text)).exit_code == 0
 
 
-def test_the_fastest_and_the_slowest_card_have_neighbours_on_one_side():
+def test_neighbours_of_the_first_and_last_card_and_rows_that_are_no_quick_look(tmp_path):
     assert next(iter(neighbours("mine", 1e6))) == "mine"
     assert list(neighbours("mine", 1.0))[-1] == "mine"
-
-
-def test_other_rows_are_no_quick_look(tmp_path):
     path = Path(tmp_path / "a.csv")
     records.append(path, [row(), row(**REFERENCE | {"mode": "sampled", "trial": 1})])
     assert quick_lines(load([path]).frame, path) == ([], False)

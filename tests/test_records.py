@@ -52,7 +52,7 @@ def values_of(field):
 rows = st.builds(Row, **{f.name: values_of(f) for f in fields(Row) if f.name not in {"schema", "row_digest", "end"}})
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(rows, min_size=1, max_size=3))
 def test_rows_come_back_as_they_went_in(tmp_path_factory, given_rows):
     path = tmp_path_factory.mktemp("rows") / "a.csv"
@@ -71,11 +71,12 @@ def test_rows_come_back_as_they_went_in(tmp_path_factory, given_rows):
                 assert back[name] == value, name
 
 
-def test_white_space_inside_a_value_never_breaks_the_line(tmp_path):
+def test_no_column_could_hold_a_host_and_no_value_breaks_the_line(tmp_path):
     path = tmp_path / "a.csv"
     records.append(path, [replace(ROW, reason='two\nlines, "quoted"\r\n')])
     assert len(path.read_text().splitlines()) == 2
     assert load([path]).frame["reason"].tolist() == ['two lines, "quoted"']
+    assert not {"host", "hostname", "user", "username", "node"} & set(COLUMNS)
 
 
 def found(path):
@@ -109,23 +110,26 @@ for trial in range(10):
     append(Path(sys.argv[1]), [Row(suite="s", model=sys.argv[2], precision="fp32", status="ok", trial=trial)])
 """
     writers = [subprocess.Popen([sys.executable, "-c", script, str(path), f"m{n}"]) for n in range(3)]
-    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
+    assert [writer.wait(600) for writer in writers] == [0, 0, 0]
     loaded = load([path])
     assert loaded.problems == []
     found = sorted(zip(loaded.frame["model"], loaded.frame["trial"], strict=True))
     assert found == [(f"m{n}", trial) for n in range(3) for trial in range(10)]
 
 
-def test_an_unwritable_place_is_named_before_work_starts(tmp_path):
+def test_a_place_that_cannot_be_written_is_named_before_work_starts(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(UserError, match="cannot write there"):
         records.check_writable(blocked / "a.csv")
     records.check_writable(tmp_path / "new" / "a.csv")
     assert list((tmp_path / "new").iterdir()) == []
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(UserError, match="not a file"):
+        records.check_writable(tmp_path / "pipe.csv")
 
 
-def test_no_text_of_the_rows_beside_a_site_is_a_formula(cli, tmp_path):
+def test_no_text_of_the_rows_beside_a_site_is_a_formula(cli, tmp_path, few_cards):
     odd = replace(ROW, model="=cmd|'/C calc'!A0", reason='@a, "b"', card="-2+3", params="+1 a", data_stall=-0.25)
     records.append(tmp_path / "a.csv", [ROW, odd])
     assert cli("site", "a.csv", "--out", "site").returncode == 0
@@ -142,10 +146,6 @@ def test_no_column_may_hold_infinity_and_an_empty_cell_is_fine(name):
     values = np.array([math.inf, -math.inf, math.nan])
     assert list(breaks(values, ABOUT[name].allowed, whole=False)) == [True, True, False]
     assert [breaks(value, ABOUT[name].allowed, whole=False) for value in values.tolist()] == [True, True, False]
-
-
-def test_no_column_could_hold_a_host_or_a_user():
-    assert not {"host", "hostname", "user", "username", "node"} & set(COLUMNS)
 
 
 def cells_of(**changes):
@@ -182,7 +182,7 @@ def test_numbers_of_numpy_are_written_as_numbers(value, text):
     assert cells_of(seconds=value)["seconds"] == text
 
 
-def test_a_file_of_ours_stays_as_it_is(tmp_path):
+def test_a_file_of_ours_stays_as_it_is_with_one_header(tmp_path):
     path = tmp_path / "a.csv"
     records.append(path, [ROW])
     whole = path.read_bytes()
@@ -193,25 +193,26 @@ def test_a_file_of_ours_stays_as_it_is(tmp_path):
     assert path.read_bytes() == spreadsheet
     path.write_bytes(whole[:30])  # a run was killed while it wrote the header
     records.check_writable(path)
-
-
-@pytest.mark.parametrize("content", ["a,b\n1,2\n", "schema,suite\n", ",".join(COLUMNS[:-1]) + "\n", "\n"])
-def test_another_table_is_refused_and_stays(tmp_path, content):
-    path = tmp_path / "a.csv"
-    path.write_text(content)
-    with pytest.raises(UserError, match="holds another table"):
-        records.check_writable(path)
-    assert path.read_text() == content
-
-
-def test_the_header_is_written_once(tmp_path):
-    path = tmp_path / "a.csv"
-    path.touch()
+    path.write_text("")
     records.append(path, [ROW])
     records.append(path, [replace(ROW, trial=1), replace(ROW, trial=2)])
     lines = path.read_text().split("\n")
     assert lines[0] == ",".join(COLUMNS)
     assert lines[1:] == [",".join(to_cells(replace(ROW, trial=trial))) for trial in (None, 1, 2)] + [""]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"a,b\n1,2\n", b"schema,suite\n", HEADER.rpartition(b",")[0] + b"\n", b"\n", b"a,e", b"bread", HEADER + b",more"],
+)
+def test_another_table_is_refused_and_stays(tmp_path, content):
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="holds another table"):
+        records.check_writable(path)
+    with pytest.raises(UserError, match="holds another table"), RowsFile(path):
+        pass
+    assert path.read_bytes() == content
 
 
 TORN = "the last line was torn (a run was killed while writing it); it is kept and not used"
@@ -247,21 +248,6 @@ def test_a_torn_header_is_no_file_yet(tmp_path, length):
         assert lacking(note, path, "header") == []
         file.append([ROW])
     assert len(load([path]).frame) == 1
-
-
-@pytest.mark.parametrize("content", [b"a,e", b"bread", HEADER + b",more", b"\n" + HEADER + b"\n"])
-def test_a_foreign_line_without_an_end_is_no_torn_header(tmp_path, content):
-    path = tmp_path / "a.csv"
-    path.write_bytes(content)
-    with pytest.raises(UserError, match="holds another table"), RowsFile(path):
-        pass
-    assert path.read_bytes() == content
-
-
-def test_what_is_no_file_is_refused(tmp_path):
-    os.mkfifo(tmp_path / "pipe.csv")
-    with pytest.raises(UserError, match="not a file"):
-        records.check_writable(tmp_path / "pipe.csv")
 
 
 @pytest.fixture
@@ -369,7 +355,7 @@ from pathlib import Path
 from gpubench.rows.write import RowsFile
 with RowsFile(Path(sys.argv[1])):
     print("locked", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 

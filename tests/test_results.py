@@ -25,7 +25,8 @@ TI = {"card": "NVIDIA GeForce GTX 1080 Ti", "device_hash": "bbbb"}
 
 
 def found(tmp_path, *own, **options):
-    """The results of these rows."""
+    """The results of these rows, written to a file of their own."""
+    (tmp_path / "a.csv").unlink(missing_ok=True)
     records.append(tmp_path / "a.csv", [row for part in own for row in part])
     return list(answer([tmp_path / "a.csv"], Question(**options)).results)
 
@@ -72,7 +73,7 @@ def test_all_published_results_fit_a_screen_and_begin_with_the_cards(cli):
     assert all(word in first for word in ("RTX 2080 Ti", "GTX 1080 Ti", "1.42", "1.30"))
 
 
-def test_a_card_over_another_by_hand(tmp_path):
+def test_a_card_over_another_and_models_that_are_pooled(tmp_path):
     (one,) = found(tmp_path, rows(FAST), rows(SLOW, **TI))
     assert (one.kind, one.subject, one.baseline, one.where) == ("card", "RTX 2080 Ti", "GTX 1080 Ti", "in fp32")
     assert one.value == pytest.approx(2.0)
@@ -81,9 +82,6 @@ def test_a_card_over_another_by_hand(tmp_path):
     assert [(part.model, part.subject, part.baseline) for part in one.parts] == [
         ("resnet18", pytest.approx(50.05), pytest.approx(100.1))
     ]
-
-
-def test_models_are_pooled_by_their_geometric_mean_and_agree_or_are_unsure(tmp_path):
     faster = [seconds / 8 for seconds in SLOW]
     bf16 = {"precision": "bf16"}
     (one,) = found(
@@ -91,14 +89,13 @@ def test_models_are_pooled_by_their_geometric_mean_and_agree_or_are_unsure(tmp_p
     )
     assert one.value == pytest.approx(4.0)
     assert (one.verdict, one.models, one.what) == ("faster", ("resnet18", "resnet34"), "bf16 / fp32")
-    (tmp_path / "a.csv").unlink()
     (one,) = found(
         tmp_path, rows(SLOW), rows(FAST, **bf16), rows(SLOW, model="resnet34"), rows(SLOW, model="resnet34", **bf16)
     )
     assert one.verdict == "undecided"
 
 
-def test_cards_come_first_then_what_is_decided_then_the_largest():
+def test_the_order_of_results_and_the_headline():
     order = [
         result(subject="C", value=3.0, verdict="faster"),
         result(subject="D", value=9.0),
@@ -107,6 +104,8 @@ def test_cards_come_first_then_what_is_decided_then_the_largest():
         result(kind="ablation", value=30.0),
     ]
     assert in_order(order[::-1]) == order
+    results = [result(value=2.0), result(value=1.5, precision="fp16"), result(value=1.2, models=("a", "b"))]
+    assert lacking(headline(results), "A", "2.00", "B", "fp32", "1.50", "fp16") == []
 
 
 @pytest.mark.parametrize(
@@ -126,32 +125,17 @@ def test_what_a_result_is_based_on(changes, basis):
     assert made.sentence == f"{made.said} ({made.basis})."
 
 
-def test_results_that_read_alike_say_in_what_they_differ(tmp_path):
-    small, large = {"params": "epochs=1 width=8"}, {"params": "epochs=1 width=64"}
-    bf16 = {"precision": "bf16"}
-    both = found(tmp_path, *(rows(s, **p, **m) for s, m in ((SLOW, {}), (FAST, bf16)) for p in (small, large)))
-    assert sorted(each.settings for each in both) == [("width=64",), ("width=8",)]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (2.14, "2.14 s"),
-        (89, "89 s"),
-        (95, "1 min 35 s"),
-        (300, "5 min"),
-        (2075, "35 min"),
-        (6300, "1 h 45 min"),
-        (36e3, "10 h"),
-    ],
-)
-def test_times_as_people_say_them(seconds, text):
-    assert duration(seconds) == text
-
-
-def test_the_headline_names_what_the_same_models_ran():
-    results = [result(value=2.0), result(value=1.5, precision="fp16"), result(value=1.2, models=("a", "b"))]
-    assert lacking(headline(results), "A", "2.00", "B", "fp32", "1.50", "fp16") == []
+def test_times_as_people_say_them():
+    expected = {
+        2.14: "2.14 s",
+        89: "89 s",
+        95: "1 min 35 s",
+        300: "5 min",
+        2075: "35 min",
+        6300: "1 h 45 min",
+        36e3: "10 h",
+    }
+    assert {seconds: duration(seconds) for seconds in expected} == expected
 
 
 def test_a_first_look_does_not_join_what_is_compared(cli, tmp_path):
@@ -195,7 +179,7 @@ def test_the_headline_lends_its_certainty_to_nothing(tmp_path):
     assert " and " not in headline(both)
 
 
-def test_a_mean_is_that_of_the_models_that_are_named(tmp_path):
+def test_means_are_of_the_models_that_are_named_and_batches_are_not_pooled(tmp_path):
     old = {"card": "NVIDIA GeForce GTX 980", "device_hash": "cccc"}
     own = []
     for model, factor in (("a", 1), ("b", 1), ("c", 16), ("d", 16)):
@@ -204,9 +188,6 @@ def test_a_mean_is_that_of_the_models_that_are_named(tmp_path):
     all_of_them = found(tmp_path, *own, by="card", baseline="1080")
     (mine,) = [each for each in all_of_them if each.subject == "RTX 2080 Ti"]
     assert (len(mine.models), mine.value) == (4, pytest.approx(4.0))
-
-
-def test_batches_are_not_pooled(tmp_path):
     fast, faster = {"batch_size": 64}, {"batch_size": 256}
     small = [rows(FAST, **fast), rows(SLOW, **fast, **TI)]
     large = [rows([s / 8 for s in SLOW], **faster), rows(SLOW, **faster, **TI)]
@@ -215,13 +196,21 @@ def test_batches_are_not_pooled(tmp_path):
     assert {each.settings for each in both} == {("batch 64",), ("batch 256",)}
 
 
-def test_what_tells_two_cards_apart_stays_in_their_names(tmp_path):
+def test_names_tell_cards_and_other_columns_apart(tmp_path):
     (one,) = found(
         tmp_path,
         rows(FAST, card="Radeon Graphics (gfx1103)"),
         rows(SLOW, card="Radeon Graphics (gfx902)", device_hash="b"),
     )
     assert {one.subject, one.baseline} == {"Radeon Graphics (gfx1103)", "Radeon Graphics (gfx902)"}
+    master = {"precision": "fp16-master"}
+    (one,) = found(tmp_path, rows(FAST, **master), rows(SLOW, **master, torch="2.6.0", session="s2"), by="torch")
+    assert (one.kind, one.subject, one.baseline) == ("other", "torch 2.15.0+cu132", "2.6.0")
+    assert one.said.endswith("in mixed precision on RTX 2080 Ti")
+    small, large = {"params": "epochs=1 width=8"}, {"params": "epochs=1 width=64"}
+    bf16 = {"precision": "bf16"}
+    both = found(tmp_path, *(rows(s, **p, **m) for s, m in ((SLOW, {}), (FAST, bf16)) for p in (small, large)))
+    assert sorted(each.settings for each in both) == [("width=64",), ("width=8",)]
 
 
 @pytest.mark.parametrize(
@@ -251,13 +240,6 @@ def test_a_batch_that_learnt_nothing_is_no_crash(tmp_path, accuracies):
     ]
     (one,) = [each for each in found(tmp_path, *own) if each.kind == "batch"]
     assert one.figure == f"{(accuracies[1] - accuracies[0]) * 100:+.1f} pt"
-
-
-def test_other_columns_are_named(tmp_path):
-    master = {"precision": "fp16-master"}
-    (one,) = found(tmp_path, rows(FAST, **master), rows(SLOW, **master, torch="2.6.0", session="s2"), by="torch")
-    assert (one.kind, one.subject, one.baseline) == ("other", "torch 2.15.0+cu132", "2.6.0")
-    assert one.said.endswith("in mixed precision on RTX 2080 Ti")
 
 
 @pytest.mark.parametrize("content", [b"\x00\xff", None])

@@ -55,28 +55,6 @@ def made(measurement=DONE, case=CASE, **changes):
     return row_of(Trial(case, 2, 44), measurement, setting, started="2026-11-22")
 
 
-def test_a_figure_that_its_column_may_not_hold_is_left_out_and_said():
-    """Else whoever reads the file would leave out the whole row."""
-    row = made(replace(DONE, quality={"accuracy": 94.0, "top5": 0.99}, loader_wait=-0.5))
-    assert (row.accuracy, row.top5, row.loader_wait) == (None, 0.99, None)
-    assert lacking(row.reason, "went well", "loader_wait", "-0.5", "accuracy", "94.0") == []
-
-
-@pytest.mark.parametrize(
-    ("band", "later", "ends"),
-    [
-        (None, 1.0, (None, None)),
-        ((0.8, 1.25), 1.0, (80.0, 125.0)),
-        (None, 1.1, (100.0, 110.0)),
-        ((0.8, 1.25), 1.1, (80.0, 137.5)),
-        ((0.8, 1.25), 0.9, (72.0, 125.0)),
-    ],
-)
-def test_the_interval_of_a_projection_has_the_suites_band_and_the_samples_trend(band, later, ends):
-    row = made(replace(DONE, seconds=100.0, measured=False, later_ratio=later), band=band)
-    assert (row.seconds_low, row.seconds_high) == ends
-
-
 def test_every_column_of_a_row():
     assert asdict(made()) == {
         **asdict(Row()), **asdict(CARD), **asdict(HOST),
@@ -125,13 +103,16 @@ def test_only_a_training_that_came_to_its_end_has_seconds(status, seconds, measu
         ({"seconds": 100.0, "measured": False}, (0.8, 1.25), ("projected", 80.0, 125.0)),
         ({"seconds": 100.0, "measured": False}, (0.9, 1.6), ("projected", 62.5, 111.111)),
         ({"seconds": 100.0, "measured": False}, None, ("projected", None, None)),
+        ({"seconds": 100.0, "measured": False, "later_ratio": 1.1}, None, ("projected", 100.0, 110.0)),
+        ({"seconds": 100.0, "measured": False, "later_ratio": 1.1}, (0.8, 1.25), ("projected", 80.0, 137.5)),
+        ({"seconds": 100.0, "measured": False, "later_ratio": 0.9}, (0.8, 1.25), ("projected", 72.0, 125.0)),
         ({"seconds": 100.0}, (0.8, 1.25), ("measured", None, None)),
         ({"seconds": None, "measured": False}, (0.8, 1.25), ("", None, None)),
         ({"seconds": 0.0, "measured": False}, (0.8, 1.25), ("projected", None, None)),
         ({"seconds": 9.0, "measured": False, "status": "failed"}, (0.8, 1.25), ("", None, None)),
     ],
 )
-def test_a_projection_has_the_band_of_its_suite(changes, band, expected):
+def test_a_projection_has_the_band_of_its_suite_and_the_trend_of_its_sample(changes, band, expected):
     found = made(replace(DONE, **changes), band=band)
     assert (found.measured, found.seconds_low, found.seconds_high) == expected
 
@@ -158,7 +139,7 @@ def test_what_speaks_against_a_trial(unsteady, resumed, telemetry, marks):
     assert made(given, peak=beside_others).marks == f"{marks} shared_peak".strip()
 
 
-def test_what_is_not_known_stays_empty():
+def test_what_is_not_known_or_not_allowed_stays_empty():
     bare = Measurement(status="failed", quality={"loss": math.nan}, samples_per_second=math.inf)
     written = made(bare, replace(CASE, batch_policy="fixed", batch_curve=()), peak=None)
     names = (
@@ -168,10 +149,11 @@ def test_what_is_not_known_stays_empty():
     assert {name: getattr(written, name) for name in names} == dict.fromkeys(names)
     assert (written.batch_curve, written.laps, written.table, written.marks) == ("", "", "", "")
     assert written.allocator_retries == 0
-
-
-def test_only_cuda_counts_the_retries_of_its_allocator():
     assert made(device=replace(GPU, kind="cpu")).allocator_retries is None
+    # Else whoever reads the file would leave out the whole row.
+    row = made(replace(DONE, quality={"accuracy": 94.0, "top5": 0.99}, loader_wait=-0.5))
+    assert (row.accuracy, row.top5, row.loader_wait) == (None, 0.99, None)
+    assert lacking(row.reason, "went well", "loader_wait", "-0.5", "accuracy", "94.0") == []
 
 
 # What a file of an earlier run allows.
@@ -206,9 +188,13 @@ def differing(earlier, *cases, options=None, device=GPU, card=CARD, environment=
     return []
 
 
-def test_the_same_again_may_go_on(file_of):
+def test_the_same_again_may_go_on_and_the_message_says_why_another_may_not(file_of):
     earlier = file_of((PLAIN, {}), (PLAIN, {"trial": 1, "seed": 43}))
     assert (differing(earlier, PLAIN), earlier.problems) == ([], [])
+    assert differing(file_of((replace(PLAIN, device="cuda:1", mode="quick"), {"device": "cuda:1"})), PLAIN) == []
+    earlier = file_of((PLAIN, {}))
+    with pytest.raises(UserError, match=r"--out .*rows\.csv .*differs in seed; .*--out"):
+        earlier.check([PLAIN], Options(seed=7), {"cuda:0": GPU}, {"cuda:0": CARD}, HOST)
 
 
 @pytest.mark.parametrize(
@@ -274,16 +260,6 @@ def test_a_twin_comes_and_goes(file_of, there, now, keys):
     assert differing(earlier, replace(PLAIN, batch_policy=now, batch_size=40)) == keys
 
 
-def test_another_device_of_the_file_is_no_hindrance(file_of):
-    assert differing(file_of((replace(PLAIN, device="cuda:1", mode="quick"), {"device": "cuda:1"})), PLAIN) == []
-
-
-def test_the_message_says_what_to_do(file_of):
-    earlier = file_of((PLAIN, {}))
-    with pytest.raises(UserError, match=r"--out .*rows\.csv .*differs in seed; .*--out"):
-        earlier.check([PLAIN], Options(seed=7), {"cuda:0": GPU}, {"cuda:0": CARD}, HOST)
-
-
 NONE = {"seconds": None, "measured": ""}
 TURNS = (
     (PLAIN, {"seconds": 8.0}),
@@ -295,12 +271,20 @@ TURNS = (
 )
 
 
-def test_which_trials_are_there(file_of):
+def test_which_trials_sessions_and_batches_are_there(file_of):
     earlier = file_of(*TURNS)
     assert [earlier.has(Trial(PLAIN, index, 42)) for index in range(7)] == [True, False, True, False, True, True, False]
     assert earlier.statuses_of(PLAIN) == ["ok", "goal_missed", "unsupported", "ok"]
     assert earlier.seconds_of(PLAIN) == [8.0, 7.0]
     assert (earlier.rounds, earlier.session_of(PLAIN)) == (6, "s2")
+    other = replace(PLAIN, model="large")
+    assert file_of((PLAIN, {}), (PLAIN, {"trial": 1})).session_of(other) is None
+    assert file_of((PLAIN, {})).session_of(other) == "s1"
+    earlier = file_of((PLAIN, {"batch_size": None}), (PLAIN, {"batch_size": 40}), (PLAIN, {"batch_size": 56}))
+    assert earlier.batch_of(PLAIN)["batch_size"] == 40
+    earlier = file_of()
+    assert (earlier.rounds, earlier.session_of(PLAIN), earlier.batch_of(PLAIN)) == (0, None, None)
+    assert differing(earlier, PLAIN) == []
 
 
 @pytest.mark.parametrize(
@@ -317,24 +301,7 @@ def test_trials_of_another_case_are_others(file_of, changes):
     assert earlier.batch_of(other) is None
 
 
-def test_a_case_that_joins_belongs_to_the_session_only_in_its_first_round(file_of):
-    other = replace(PLAIN, model="large")
-    assert file_of((PLAIN, {}), (PLAIN, {"trial": 1})).session_of(other) is None
-    assert file_of((PLAIN, {})).session_of(other) == "s1"
-
-
-def test_an_empty_file_holds_nothing(file_of):
-    earlier = file_of()
-    assert (earlier.rounds, earlier.session_of(PLAIN), earlier.batch_of(PLAIN)) == (0, None, None)
-    assert differing(earlier, PLAIN) == []
-
-
-def test_the_batch_that_a_search_found(file_of):
-    earlier = file_of((PLAIN, {"batch_size": None}), (PLAIN, {"batch_size": 40}), (PLAIN, {"batch_size": 56}))
-    assert earlier.batch_of(PLAIN)["batch_size"] == 40
-
-
-def test_what_must_agree_for_one_session():
+def test_what_must_agree_for_one_session_and_on_every_machine():
     limited = replace(PLAIN, memory_limit_bytes=5, weights="imagenet")
     assert case_terms(limited, GPU, CARD, HOST) == {
         "card": "NVIDIA H100", "device_hash": "aaaa", "driver": "550.54", "power_limit_watts": 650.0,
@@ -343,9 +310,6 @@ def test_what_must_agree_for_one_session():
         "suite_digest": "0123456789abcdef", "params": "epochs=3 wide=true", "mode": "full", "data": "toy",
         "weights": "imagenet", "memory_limit_bytes": 5, "switches": "",
     }  # fmt: skip
-
-
-def test_what_must_agree_on_every_machine():
     second = replace(CASE, suite="other", model="large", suite_digest="f" * 20, data="", processes=1)
     assert terms_of([CASE, second, CASE], [GPU, replace(GPU, card="A100")], HOST) == {
         "torch": "2.15.0", "torchvision": "0.30.0", "fastai": "2.8.7", "cuda": "13.2", "cudnn": "92600",

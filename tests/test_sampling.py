@@ -56,31 +56,22 @@ def test_when_the_warm_up_is_over(seconds, reason):
     assert warmed(*seconds) == ("timed" if reason else "warmup", reason)
 
 
-def test_flat_means_seconds_of_a_sample():
+def test_laps_are_flat_by_the_seconds_of_a_sample():
     one = stop()
     for seconds, samples in ((9.0, 10), (1.0, 10), (2.0, 20)):
         one.add(lap(seconds, samples))
     assert lacking(one.reason, "flat", "2 laps", "0.0%", 3, "12.0 s") == []
-
-
-def test_laps_that_took_no_time_are_flat():
     assert warmed(0.0, 0.0, 0.0, 0.0, 0.0)[0] == "timed"
 
 
-def test_a_warm_up_lasts_as_long_as_an_accelerator_needs():
+def test_the_least_warm_up_of_an_accelerator_a_card_a_later_epoch_and_a_quick_run():
     sampling = replace(SAMPLED, least_warmup_seconds=4.0, warmup_seconds=30.0)
     assert warmed(9.0, 1.5, 1.5, sampling=sampling) == ("warmup", "")
     assert warmed(9.0, 2.0, 2.0, sampling=sampling)[0] == "timed"
-
-
-def test_a_card_that_has_not_settled_is_waited_for():
     assert warmed(9.0, 1.25, 1.25, settled=lambda: False) == ("warmup", "")
     kind, reason = warmed(9.0, 1.25, 1.25, 1.25, settled=lambda: False)
     assert kind == "timed"
     assert lacking(reason, "unsteady", "clock", "temperature", "4 laps", "3.8 s") == []
-
-
-def test_later_epochs_warm_up_for_a_lap_and_quick_for_a_step():
     one = stop(first=False)
     assert one.kind == "warmup"
     one.add(lap(1.0))
@@ -88,6 +79,10 @@ def test_later_epochs_warm_up_for_a_lap_and_quick_for_a_step():
     quick = stop(sampling_for("quick", accelerator=True))
     quick.add(lap(1.0))
     assert (quick.kind, quick.reason) == ("timed", "one warm-up step; steadiness not looked for")
+    quick = sampling_for("quick", accelerator=False)
+    assert [stop(sampling, phase).kind for sampling in (quick, SAMPLED) for phase in ("valid", "train")] == [
+        "timed", "warmup", "warmup", "warmup",
+    ]  # fmt: skip
 
 
 def reached(sampling, *laps, phase="train"):
@@ -125,13 +120,6 @@ def reached(sampling, *laps, phase="train"):
 )
 def test_when_a_phase_has_seen_enough(mode, phase, laps, number):
     assert reached(sampling_for(mode, accelerator=False), *laps, phase=phase) == number
-
-
-def test_only_a_single_validation_batch_has_no_warm_up():
-    quick = sampling_for("quick", accelerator=False)
-    assert [stop(sampling, phase).kind for sampling in (quick, SAMPLED) for phase in ("valid", "train")] == [
-        "timed", "warmup", "warmup", "warmup",
-    ]  # fmt: skip
 
 
 def test_how_much_of_the_work_is_done():
@@ -178,7 +166,7 @@ def paced(*seconds, epoch=0, began=0.0):
     return [Lap("train", epoch, "timed", 1, 10, each, 0.0, start) for each, start in zip(seconds, starts, strict=True)]
 
 
-def test_a_trend_goes_on_for_five_minutes_at_most():
+def test_what_is_a_trend_or_a_slow_start():
     rising = [1.0]
     for _ in range(9):
         rising.append(rising[-1] * 1.01)
@@ -188,6 +176,16 @@ def test_a_trend_goes_on_for_five_minutes_at_most():
     assert trend(paced(*rising[:7]), 10.0) == 0  # too few
     # Laps of another process have another clock.
     assert trend([replace(lap, earlier=True) for lap in paced(*rising)], 10.0) == 0
+    assert trend([], 10.0) == 0
+    assert trend(paced(*[1.0] * 10), 10.0) == 0
+    assert trend(paced(1.0, 1.03, 0.99, 1.02, 1.0, 1.04, 0.98, 1.03, 1.01, 1.02), 10.0) == 0
+    assert trend(paced(*[1.0] * 9, 4.0), 10.0) == 0
+    slow, fast = paced(*[2.0] * 4), paced(*[1.0] * 4, epoch=1, began=8.0)
+    assert without_slow_start([*slow, *fast]) == fast
+    rising = [*paced(*[1.0] * 4), *paced(*[2.0] * 4, epoch=1, began=4.0)]
+    assert without_slow_start(rising) == rising
+    assert without_slow_start(slow) == slow
+    assert without_slow_start([]) == []
 
 
 @pytest.mark.parametrize(("correlation", "least", "most"), [(0.0, 0, 0.002), (0.6, 0.02, 0.1)])
@@ -202,19 +200,3 @@ def test_how_often_steady_laps_show_a_trend(correlation, least, most, laps):
             seconds.append(1 + deviation)
         hits += trend(paced(*seconds[20:]), 10.0) != 0
     assert least <= hits / 1000 <= most
-
-
-def test_scatter_and_a_single_slow_lap_are_no_trend():
-    assert trend([], 10.0) == 0
-    assert trend(paced(*[1.0] * 10), 10.0) == 0
-    assert trend(paced(1.0, 1.03, 0.99, 1.02, 1.0, 1.04, 0.98, 1.03, 1.01, 1.02), 10.0) == 0
-    assert trend(paced(*[1.0] * 9, 4.0), 10.0) == 0
-
-
-def test_a_first_epoch_counts_as_a_start_only_if_it_is_slower():
-    slow, fast = paced(*[2.0] * 4), paced(*[1.0] * 4, epoch=1, began=8.0)
-    assert without_slow_start([*slow, *fast]) == fast
-    rising = [*paced(*[1.0] * 4), *paced(*[2.0] * 4, epoch=1, began=4.0)]
-    assert without_slow_start(rising) == rising
-    assert without_slow_start(slow) == slow
-    assert without_slow_start([]) == []

@@ -17,6 +17,7 @@ from gpubench.suites.scaling.training import (
     calls_in_a_bundle,
     wrong_sums,
 )
+from measured_rows import rows_of_run
 from rows import row
 from small_trials import small_trial
 
@@ -77,16 +78,13 @@ def efficiencies(tmp_path, rows):
     return {table.name: [(line[1], round(line[4], 6), line[6]) for line in table.lines] for table in tables}
 
 
-def test_stacks_and_devices_are_not_pooled(tmp_path):
+def test_which_rows_are_one_curve(tmp_path):
     old = scaled([1, 2], factor=0.5, torch="2.9.0", session="s2")
     other = scaled([1, 2], factor=0.7, device_hash="bbbb", session="s3")
     found = efficiencies(tmp_path, scaled([1, 2]) + old + other)
     assert set(map(tuple, found.values())) == {((1, 1.0, 1), (2, 1.0, 1))}
     assert ["device_hash=bbbb" in title for title in found].count(True) == 1
     assert ["torch=2.9.0" in title for title in found].count(True) == 1
-
-
-def test_sessions_of_one_number_of_machines_each_make_one_curve_of_their_stack(tmp_path):
     rows = [each for n in (1, 2, 4) for each in scaled([n], session=f"s{n}", device_hash=f"h{n}")]
     (found,) = efficiencies(tmp_path, rows).values()
     assert found == [(1, 1.0, 1), (2, 1.0, 1), (4, 1.0, 1)]
@@ -103,7 +101,7 @@ def with_batch(batch, accuracy, setting):
     return row(suite="largebatch", studies="batch", params=params, accuracy=accuracy)
 
 
-def test_recipes_that_differ_in_anything_are_lines_of_their_own(tmp_path):
+def test_recipes_are_lines_of_their_own_unless_the_rate_goes_with_the_batch(tmp_path):
     recipes = ((16, 0.6), (64, 0.9))
     rows = [with_batch(n, quality, f"width={width}") for width, quality in recipes for n in (512, 1024)]
     found = section(answered(tmp_path, rows), "batch")
@@ -111,8 +109,6 @@ def test_recipes_that_differ_in_anything_are_lines_of_their_own(tmp_path):
         (f"width={width}", batch, f"{quality:.2%}") for width, quality in recipes for batch in ("512", "1,024")
     ]
 
-
-def test_a_batch_with_a_rate_of_its_own_is_no_other_recipe(tmp_path):
     def lines(*points):
         rows = [with_batch(n, accuracy, f"lr={lr}") for n, lr, accuracy in points]
         return [
@@ -128,13 +124,9 @@ def test_a_batch_with_a_rate_of_its_own_is_no_other_recipe(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(("precision", "gradients"), [("fp32", True), ("fp16", False)])
 def test_every_algorithms_sums_are_exact_in_two_groups_of_two(cli_process, tmp_path, precision, gradients):
-    done = cli_process(
-        "run", "--suite", "scaling", "--models", "allreduce", "--device", "cpu", "--precision", precision, "--quick",
-        "--processes", 4, "--set", "group=2", "--set", "largest=4096", "--set", "fusion_mib=16",
-        "--set", f"gradients={gradients}".lower(), "--out", "a.csv",
-    )  # fmt: skip
-    frame = load([tmp_path / "a.csv"]).frame
-    assert done.returncode == 0, done.stderr + str(list(frame["reason"]))
+    options = ("--models", "allreduce", "--precision", precision, "--quick", "--processes", 4)
+    sizes = {"group": 2, "largest": 4096, "fusion_mib": 16, "gradients": str(gradients).lower()}
+    frame = rows_of_run(cli_process, tmp_path, "scaling", *options, **sizes)
     lines = table_of(frame["table"][0])
     assert {(line["algorithm"], line["fusion_bytes"]) for line in lines} == {
         (name, fusion) for name in ("flat", "hierarchical") for fusion in ((0, 16 << 20) if gradients else (0,))
@@ -170,9 +162,8 @@ def test_fusion_keeps_order_and_size():
 
 
 def test_alone_allreduce_is_unsupported(cli, tmp_path):
-    done = cli("run", "--suite", "scaling", "--models", "allreduce", "--device", "cpu", "--out", "a.csv")
-    assert done.returncode == 0, done.stderr
-    assert set(load([tmp_path / "a.csv"]).frame["status"]) == {"unsupported"}
+    frame = rows_of_run(cli, tmp_path, "scaling", "--models", "allreduce")
+    assert set(frame["status"]) == {"unsupported"}
 
 
 def test_a_network_takes_steps_of_lars_over_the_batches_of_a_step(monkeypatch):
@@ -206,13 +197,9 @@ def test_a_network_takes_steps_of_lars_over_the_batches_of_a_step(monkeypatch):
 @pytest.mark.e2e
 @pytest.mark.parametrize("model", ["resnet50", pytest.param("alexnet-bn", marks=pytest.mark.slow)])
 def test_networks_train_with_accumulation_in_two_processes(cli_process, tmp_path, model):
-    done = cli_process(
-        "run", "--suite", "scaling", "--models", model, "--device", "cpu", "--precision", "bf16", "--quick", "--batch",
-        2, "--processes", 2, "--set", "image_size=63", "--set", "accumulate=2", "--out", "a.csv",
-        "--set", f"gradients_as={'fp16' if model == 'resnet50' else 'fp32'}",
-    )  # fmt: skip
-    frame = load([tmp_path / "a.csv"]).frame
-    assert done.returncode == 0, done.stderr + str(list(frame["reason"]))
+    options = ("--models", model, "--precision", "bf16", "--quick", "--batch", 2, "--processes", 2)
+    width = {"resnet50": "fp16", "alexnet-bn": "fp32"}[model]
+    frame = rows_of_run(cli_process, tmp_path, "scaling", *options, image_size=63, accumulate=2, gradients_as=width)
     assert frame["samples"][0] % 8 == 0
     (line,) = table_of(frame["table"][0])
     weights, width = {"resnet50": (25_557_032, 2), "alexnet-bn": (62_000_000, 4)}[model]

@@ -54,9 +54,15 @@ ALL = [
 ]
 
 
-def test_every_suite_has_one():
+def test_every_suite_has_a_network_and_a_resnet_is_folded_to_its_blocks():
     assert {getattr(entry, "values", entry)[0] for entry in ALL} == set(files.built_in_names())
     assert all(files.find(name).suite.blueprint for name in files.built_in_names())
+    blocks = looks(network("imagenet", "resnet50"))
+    assert blocks[0] == ("conv 7x7 /2, norm, ReLU, max pool", "", 1, (64, 32, 32))
+    assert blocks[1] == ("+ conv 1x1, 3x3, 1x1", "conv 1x1", 1, (256, 32, 32))
+    assert blocks[2] == ("+ conv 1x1, 3x3, 1x1", "", 2, (256, 32, 32))
+    assert [times for *_, times, _ in blocks] == [1, 1, 2, 1, 3, 1, 5, 1, 2, 1, 1]
+    assert blocks[-2:] == [("average pool", "", 1, (2048, 1, 1)), ("linear", "", 1, (1000,))]
 
 
 @pytest.mark.parametrize(("suite", "model", "settings"), ALL)
@@ -84,15 +90,6 @@ def looks(found):
         (f"{'+ ' * block.residual}{block.label}", block.shortcut, block.times, block.shape)
         for block in blocks_of(found.layers)
     ]
-
-
-def test_a_resnet_is_folded_to_its_blocks():
-    blocks = looks(network("imagenet", "resnet50"))
-    assert blocks[0] == ("conv 7x7 /2, norm, ReLU, max pool", "", 1, (64, 32, 32))
-    assert blocks[1] == ("+ conv 1x1, 3x3, 1x1", "conv 1x1", 1, (256, 32, 32))
-    assert blocks[2] == ("+ conv 1x1, 3x3, 1x1", "", 2, (256, 32, 32))
-    assert [times for *_, times, _ in blocks] == [1, 1, 2, 1, 3, 1, 5, 1, 2, 1, 1]
-    assert blocks[-2:] == [("average pool", "", 1, (2048, 1, 1)), ("linear", "", 1, (1000,))]
 
 
 def test_frozen_and_shared_weights_are_counted_as_such():

@@ -41,16 +41,15 @@ def test_sides_that_scatter_differently(trials):
     assert simulation.unequal(2000, trials).found <= 0.01
 
 
-def test_a_quiet_card_is_the_same_as_itself():
+def test_the_tool_decides_what_it_can_and_its_advice_is_about_right():
     for rough in (False, True):
         assert simulation.one_session(200, 20, Noise(0.003, rough)).share("same") >= 0.8
-
-
-def test_the_tool_is_not_always_unsure():
-    """The default number of rounds finds a true 5% on a usual machine, and 20 do on a busy one."""
+    # The default number of rounds finds a true 5% on a usual machine, and 20 do on a busy one.
     assert simulation.one_session(200, SAMPLED_REPEATS, Noise(0.003), math.log(1.05)).found >= 0.95
     assert simulation.one_session(200, SAMPLED_REPEATS, Noise(0.01), math.log(1.05)).found >= 0.8
     assert simulation.one_session(200, 20, Noise(0.02), math.log(1.05)).found >= 0.8
+    _, decided = simulation.advice(100, Noise(0.02), math.log(1.05))
+    assert decided >= 0.7
 
 
 @pytest.mark.parametrize("sd", [0.01, 0.02, 0.04, 0.06])
@@ -73,33 +72,22 @@ def test_hosts_of_two_kinds(gap):
     assert five.found <= 0.01
 
 
-def test_the_advice_is_about_right():
-    _, decided = simulation.advice(100, Noise(0.02), math.log(1.05))
-    assert decided >= 0.7
-
-
-def test_until_keeps_its_intervals_honest():
+def test_looking_until_there_is_a_verdict_costs_more_than_until_does():
     for sd in (0.003, 0.01, 0.02):
         adaptive = simulation.until(300, Noise(sd))
         assert adaptive.covered >= 0.93
         assert adaptive.median_covered >= 0.93
         assert adaptive.false <= 0.01
-
-
-def test_looking_until_there_is_a_verdict_costs_more_than_is_claimed():
     once, ever = simulation.peeking(100, Noise(0.1), most=20)
     assert once <= 0.02
     assert ever >= 0.03
 
 
-def test_families_of_twenty():
+def test_families_of_twenty_and_a_t_test_over_laps():
     spoiled, _ = simulation.family(60, Noise(0.02))
     assert spoiled <= 0.05
     _, found = simulation.family(30, Noise(0.01), effect=math.log(1.3))
     assert found >= 0.95
-
-
-def test_a_t_test_over_laps_would_fail():
     for processes in (1, 6):
         naive = simulation.naive(200, processes, Noise(0.02))
         assert naive.covered < 0.7

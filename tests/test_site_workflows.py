@@ -21,14 +21,11 @@ def workflow(name):
     return text, yaml.safe_load(text)
 
 
-def test_actions_are_pinned_by_commit():
+def test_no_workflow_both_reads_what_strangers_send_and_may_write():
     """A tag can be moved to other code; a commit cannot."""
     for path in (ROOT / ".github" / "workflows").glob("*.yml"):
         actions = re.findall(r"uses: *(\S+)", path.read_text())
         assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action) for action in actions), path.name
-
-
-def test_no_workflow_both_reads_what_strangers_send_and_may_write():
     for path in (ROOT / ".github" / "workflows").glob("*.yml"):
         text, found = workflow(path.name)
         assert "pull_request_target" not in text
@@ -42,6 +39,11 @@ def test_no_workflow_both_reads_what_strangers_send_and_may_write():
     runs = [step["run"] for job in comment["jobs"].values() for step in job["steps"] if "run" in step]
     assert not any("${{" in run for run in runs)
     assert comment[True]["workflow_run"]["workflows"] == [submit["name"]]
+    _, found = workflow("site.yml")
+    assert any(
+        step.get("run", "").startswith("gpubench site results -o site ") for step in found["jobs"]["build"]["steps"]
+    )
+    assert found["jobs"]["deploy"]["permissions"] == {"pages": "write", "id-token": "write"}
 
 
 GH = """#!/bin/sh
@@ -114,11 +116,3 @@ def test_the_workflow_compares_a_pull_request_with_the_rows_of_its_base(tmp_path
     assert "results/copied.csv: not yet" in said
     assert "results/new.csv: ready" in said
     assert "published.csv, line 2" in " ".join(said.split())
-
-
-def test_the_site_is_built_of_results():
-    _, found = workflow("site.yml")
-    assert any(
-        step.get("run", "").startswith("gpubench site results -o site ") for step in found["jobs"]["build"]["steps"]
-    )
-    assert found["jobs"]["deploy"]["permissions"] == {"pages": "write", "id-token": "write"}

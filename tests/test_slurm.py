@@ -87,14 +87,14 @@ class Job:
         wait_for(self.out.exists)
         time.sleep(3)
 
-    def end(self, seconds: float = 120):
+    def end(self, seconds: float = 600):
         """(exit code, what it printed, its rows)."""
         _, err = self.process.communicate(timeout=seconds)
         assert "Traceback" not in err, err
         return self.process.returncode, err, load([self.out]).frame
 
 
-def wait_for(condition, seconds: float = 60) -> None:
+def wait_for(condition, seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -115,7 +115,7 @@ def test_the_follower_may_go_and_come_back(cluster):
     first = Job(cluster, "follow", "time=5", "--set", "what=slow", "--set", "who=0", "--repeats", 2)
     first.runs()
     first.process.send_signal(signal.SIGINT)
-    first.process.communicate(timeout=20)
+    first.process.communicate(timeout=300)
     second = Job(cluster, "follow", "time=5", "--set", "what=slow", "--set", "who=0", "--repeats", 2)
     code, err, frame = second.end()
     assert "already; following it" in err
@@ -138,7 +138,7 @@ def test_a_cancelled_job(cluster):
 @pytest.mark.alone
 def test_a_job_that_runs_out_of_time(cluster):
     job = Job(cluster, "late", "time=1", "--set", "what=hangs", "--set", "who=0", "--repeats", 2)
-    code, err, frame = job.end(180)
+    code, err, frame = job.end()
     assert code == 4, err
     assert len(frame) == 2
     assert set(frame["status"]) <= {"interrupted", "timed_out", "failed"}
@@ -155,27 +155,21 @@ def test_a_job_whose_node_dies(cluster):
     for process in victims:
         process.kill()
     try:
-        code, err, _ = job.end(120)
+        code, err, _ = job.end()
     finally:
         subprocess.run(["slurmd", "-N", "n1"], check=True)
     assert code == 4, err
     assert "NODE_FAIL" in err
 
 
-def test_what_slurm_is_asked_for():
+def test_what_slurm_and_its_job_are_asked_for(cli):
     assert parse_slurm("partition=gpu,nodes=4, gpus_per_node=8") == {"nodes": 4, "partition": "gpu", "gpus_per_node": 8}
     assert parse_slurm("gpus-per-node=2")["gpus_per_node"] == 2
     for wrong in ("gpu", "nodes=many", "nodes=0", "partition="):
         with pytest.raises(UserError, match="--slurm"):
             parse_slurm(wrong)
-
-
-def test_the_job_gets_the_rest_of_the_command():
     words = ["run", "--slurm", "nodes=2", "--quick", "--out=a.csv", "--set", "a=b"]
     assert without(words, "--slurm", "--out") == ["run", "--quick", "--set", "a=b"]
-
-
-def test_slurm_needs_a_file_to_write(cli):
     done = cli("run", "--suite", SUITE, "--slurm", "nodes=1")
     assert done.returncode == 2
     assert "--out FILE.csv" in done.stderr

@@ -16,11 +16,18 @@ from gpubench.analysis import stats
 TIMES = st.lists(st.floats(0.1, 1e4), min_size=2, max_size=12)
 
 
-def test_the_interval_of_a_median_needs_six_values():
+def test_small_figures_by_hand():
     assert stats.median_interval([1, 2, 3, 4, 5]) is None
     assert stats.median_interval([6, 1, 5, 2, 4, 3]) == (1, 6)
     assert stats.median_interval(list(range(1, 10))) == (2, 8)
     assert stats.median_interval(list(range(1, 21))) == (6, 15)
+    assert stats.log_variance([1.0, math.exp(0.2)]) == pytest.approx(0.02)
+    assert stats.log_variance([1.0, math.exp(0.3), math.exp(0.6)]) == pytest.approx(0.09)
+    r = stats.Ratio(2.0, 1.6, 2.5, 0.03, (1.25, 4.0), (0.5, 8.0), 3)
+    assert r.inverse == stats.Ratio(0.5, 0.4, 0.625, 0.03, (0.25, 0.8), (0.125, 2.0), 3)
+    assert stats.Ratio(4.0, None, None, None).inverse == stats.Ratio(0.25, None, None, None)
+    ratio = stats.Ratio(1.1, 1.05, 1.2, 0.01, (0.99, 1.01), (1.05, 1.2))
+    assert stats.verdict(ratio, None, 6) == "same"
 
 
 @given(a=TIMES, b=TIMES)
@@ -54,32 +61,7 @@ def test_interval_and_test_agree(n, m):
     assert disagreements <= 6  # the ratio of medians may pull the interval across 1
 
 
-def test_six_a_side_survive_a_family_of_twenty_three():
-    a, b = [1 + i / 1000 for i in range(6)], [2 + i / 1000 for i in range(6)]
-    r = stats.ratio(a, b)
-    assert r.p is not None
-    assert stats.verdict(r, stats.holm([r.p] + [1.0] * 22)[0], 6) == "faster"
-    assert stats.verdict(r, stats.holm([r.p] + [1.0] * 23)[0], 6) == "undecided"
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "expected"),
-    [
-        ([10.0] * 3 + [10.1] * 3, [5.0] * 3 + [5.1] * 3, "slower"),
-        ([5.0] * 3 + [5.1] * 3, [10.0] * 3 + [10.1] * 3, "faster"),
-        ([10.0, 10.01, 10.02, 10.0, 10.03, 10.01], [10.01, 10.02, 10.0, 10.02, 10.01, 10.0], "same"),
-        ([10.0, 11, 9, 12, 8, 10], [10.1, 9, 12, 11, 8, 9.5], "undecided"),
-        ([10.1, 10.11, 10.12, 10.1, 10.11, 10.12], [10.0, 10.01, 10.02, 10.0, 10.01, 10.02], "same"),
-        ([10.0], [20.0], "one run"),
-        ([10.0, 10.1], [20.0, 20.1], "few trials"),
-    ],
-)
-def test_verdicts(a, b, expected):
-    r = stats.ratio(a, b)
-    assert stats.verdict(r, r.p, min(len(a), len(b))) == expected
-
-
-def test_one_specimen_each_needs_more_than_a_few_percent():
+def test_one_specimen_or_three_trials_a_side_have_a_wide_interval():
     a, b = [1.04, 1.041, 1.042, 1.039, 1.04, 1.038], [1.0, 1.001, 1.002, 0.999, 1.0, 0.998]
     inside, across = stats.ratio(a, b), stats.specimens_ratio([a], [b])
     assert stats.verdict(inside, inside.p, 6) == "slower"
@@ -87,9 +69,6 @@ def test_one_specimen_each_needs_more_than_a_few_percent():
     assert across.specimens
     far = stats.specimens_ratio([[x * 1.3 for x in a]], [b])
     assert stats.verdict(far, far.p, 6) == "slower"
-
-
-def test_three_a_side_are_too_few_for_ranks_and_get_a_wide_interval():
     r = stats.ratio([1.30, 1.31, 1.29], [1.0, 1.01, 0.99])
     assert r.low < 1.29 / 1.01 < 1.31 / 0.99 < r.high
 
@@ -111,7 +90,7 @@ T_2, T_4 = 4.30265, 2.77645
 """Two-sided 95% of t with 2 and 4 degrees of freedom."""
 
 
-def test_a_ratio_of_six_and_six_by_hand():
+def test_ratios_by_hand():
     """Of 924 orders 19 have a U of 5 or less and 30 of 6; 2.5% a side is 23: the sixth of 36 quotients."""
     r = stats.ratio(A, B)
     quotients = sorted(x / y for x in A for y in B)
@@ -122,10 +101,14 @@ def test_a_ratio_of_six_and_six_by_hand():
     # 5% a side is 46; 43 have a U of 7 or less.
     assert r.narrow == pytest.approx((quotients[7], quotients[-8]))
     assert r.specimens == 0
-
-
-def test_a_ratio_of_few_is_welchs():
-    """Logs of 0, 0.02 and of 0.1, 0.16: variances 0.0002 and 0.0018 over two each, so 1.22 degrees of freedom."""
+    # 1.7% and 3.3% a side, which is 15 and 30 of the 924; half as much again in p, which is never above 1.
+    r = stats.ratio(A, B, until=True)
+    quotients = sorted(x / y for x in A for y in B)
+    assert r.p == pytest.approx(3 / 924)
+    assert (r.low, r.high) == pytest.approx((quotients[4], quotients[-5]), rel=0.003)  # Welch's is a bit wider
+    assert r.narrow == pytest.approx((quotients[6], quotients[-7]), rel=0.003)
+    assert stats.ratio(B, B, until=True).p == 1.0
+    # Logs of 0, 0.02 and of 0.1, 0.16: variances 0.0002 and 0.0018 over two each, so 1.22 degrees of freedom.
     a, b = [math.exp(0.1), math.exp(0.16)], [1.0, math.exp(0.02)]
     r = stats.ratio(a, b)
     error, freedom = math.sqrt(0.001), 0.001**2 / (0.0001**2 + 0.0009**2)
@@ -140,22 +123,6 @@ def test_a_ratio_of_few_is_welchs():
 def test_one_value_a_side_has_no_interval(a, b):
     r = stats.ratio(a, b)
     assert (r.low, r.high, r.p, r.narrow, r.decisive, r.specimens) == (None, None, None, None, None, 0)
-
-
-def test_rounds_that_were_added_until_it_was_tight():
-    """1.7% and 3.3% a side, which is 15 and 30 of the 924; half as much again in p, which is never above 1."""
-    r = stats.ratio(A, B, until=True)
-    quotients = sorted(x / y for x in A for y in B)
-    assert r.p == pytest.approx(3 / 924)
-    assert (r.low, r.high) == pytest.approx((quotients[4], quotients[-5]), rel=0.003)  # Welch's is a bit wider
-    assert r.narrow == pytest.approx((quotients[6], quotients[-7]), rel=0.003)
-    assert stats.ratio(B, B, until=True).p == 1.0
-
-
-def test_the_inverse_of_a_ratio():
-    r = stats.Ratio(2.0, 1.6, 2.5, 0.03, (1.25, 4.0), (0.5, 8.0), 3)
-    assert r.inverse == stats.Ratio(0.5, 0.4, 0.625, 0.03, (0.25, 0.8), (0.125, 2.0), 3)
-    assert stats.Ratio(4.0, None, None, None).inverse == stats.Ratio(0.25, None, None, None)
 
 
 def test_two_specimens_of_two_trials_each_by_hand():
@@ -185,7 +152,7 @@ def side(*logs):
     return [[math.exp(log)] * 2 for log in logs]
 
 
-def test_three_specimens_a_side_show_their_own_spread():
+def test_three_specimens_pairs_and_equal_ones_by_hand():
     """Logs of 0.3, 0.31, 0.32 and of 0, 0.01, 0.02: 0.0001 / 3 a side, four degrees of freedom."""
     r = stats.specimens_ratio(side(0.30, 0.31, 0.32), side(0.0, 0.01, 0.02))
     error = math.sqrt(0.0002 / 3)
@@ -196,9 +163,25 @@ def test_three_specimens_a_side_show_their_own_spread():
     half = 2.575829 * math.sqrt(2 * 0.06**2)
     assert [math.log(end) for end in r.decisive] == pytest.approx([0.3 - half, 0.3 + half], abs=1e-5)
     assert r.specimens == 3
+    # Quotients whose logs are 0.1, 0.12 and 0.14, however far apart the specimens are: 0.0004 / 3, two of freedom.
+    theirs = [[1.0], [2.0], [4.0]]
+    ours = [[y * math.exp(log)] for (y,), log in zip(theirs, (0.10, 0.12, 0.14), strict=True)]
+    r = stats.specimens_ratio(ours, theirs, paired=True)
+    half = T_2 * math.sqrt(0.0004 / 3)
+    assert math.log(r.value) == pytest.approx(0.12)
+    assert [math.log(r.low), math.log(r.high)] == pytest.approx([0.12 - half, 0.12 + half], abs=1e-5)
+    assert r.specimens == 3
+    half = 2.575829 * 0.06
+    assert [math.log(end) for end in r.decisive] == pytest.approx([0.12 - half, 0.12 + half], abs=1e-5)
+    same, other = (
+        stats.specimens_ratio(side(0, 0, 0), side(0, 0, 0)),
+        stats.specimens_ratio(side(1, 1, 1), side(0, 0, 0)),
+    )
+    assert (same.value, same.low, same.high, same.p) == (1, 1, 1, 1.0)
+    assert (other.low, other.high, other.p) == (pytest.approx(math.e), pytest.approx(math.e), 0.0)
 
 
-def test_two_specimens_are_assumed_to_differ_as_busy_hosts_do():
+def test_specimens_by_hand():
     """Half of 0.06**2 a side, whatever they show, and no trial of theirs differs from another."""
     r = stats.specimens_ratio(side(0.3, 0.36), side(0.0, 0.0))
     half = 1.959964 * math.sqrt(0.06**2 / 2 + 0.06**2 / 2)
@@ -207,17 +190,11 @@ def test_two_specimens_are_assumed_to_differ_as_busy_hosts_do():
     assert math.log(r.low) == pytest.approx(0.33 - half, abs=1e-5)
     assert math.log(r.high) == pytest.approx(0.33 + half, abs=1e-5)
     assert r.specimens == 2
-
-
-def test_five_specimens_decide_by_their_own_spread():
-    """Logs 0.01 apart: a variance of 0.00025 / 5 a side, eight degrees of freedom, 99% of t."""
+    # Logs 0.01 apart: a variance of 0.00025 / 5 a side, eight degrees of freedom, 99% of t.
     r = stats.specimens_ratio(side(*(0.3 + n / 100 for n in range(5))), side(*(n / 100 for n in range(5))))
     half = 3.355387 * math.sqrt(0.0001)
     assert [math.log(end) for end in r.decisive] == pytest.approx([0.3 - half, 0.3 + half], abs=1e-5)
-
-
-def test_trials_inside_specimens_add_their_own_noise():
-    """Two specimens; one has logs of 0 and 0.02, a variance of 0.0002, the other a single trial."""
+    # Two specimens; one has logs of 0 and 0.02, a variance of 0.0002, the other a single trial.
     r = stats.specimens_ratio([[1.0, math.exp(0.02)], [1.0]], side(0.0, 0.0))
     within = math.pi / 2 * 0.0002 / 2 / 4
     assumed = 0.06**2 / 2
@@ -234,47 +211,27 @@ def test_a_lone_specimen_with_a_single_trial_gives_a_ratio_alone(sides):
     assert (r.low, r.high, r.p, r.specimens) == (None, None, None, 0)
 
 
-def test_specimens_that_agree_exactly():
-    same, other = (
-        stats.specimens_ratio(side(0, 0, 0), side(0, 0, 0)),
-        stats.specimens_ratio(side(1, 1, 1), side(0, 0, 0)),
-    )
-    assert (same.value, same.low, same.high, same.p) == (1, 1, 1, 1.0)
-    assert (other.low, other.high, other.p) == (pytest.approx(math.e), pytest.approx(math.e), 0.0)
-
-
-def test_pairs_of_the_same_specimens_by_hand():
-    """Quotients whose logs are 0.1, 0.12 and 0.14, however far apart the specimens are: 0.0004 / 3, two of freedom."""
-    theirs = [[1.0], [2.0], [4.0]]
-    ours = [[y * math.exp(log)] for (y,), log in zip(theirs, (0.10, 0.12, 0.14), strict=True)]
-    r = stats.specimens_ratio(ours, theirs, paired=True)
-    half = T_2 * math.sqrt(0.0004 / 3)
-    assert math.log(r.value) == pytest.approx(0.12)
-    assert [math.log(r.low), math.log(r.high)] == pytest.approx([0.12 - half, 0.12 + half], abs=1e-5)
-    assert r.specimens == 3
-    half = 2.575829 * 0.06
-    assert [math.log(end) for end in r.decisive] == pytest.approx([0.12 - half, 0.12 + half], abs=1e-5)
-
-
-def test_models_of_a_round_are_one_value():
+def test_means_of_several_models():
     """Two models whose rounds are equal but for a factor: the interval is that of one, and a lone round is left out."""
     rounds, other = dict(enumerate(A)), dict(enumerate(B))
     doubled = [{number: 2 * value for number, value in side.items()} for side in (rounds, other)]
     one, two = stats.ratio(A, B), stats.pooled_ratio([rounds, {**doubled[0], 9: 50.0}], [other, doubled[1]])
     assert two.interval == pytest.approx(one.interval)
     assert stats.pooled_ratio([{0: 1.0}, {1: 2.0}], [{0: 1.0}, {1: 1.0}]).interval is None
-
-
-def test_the_interval_of_a_mean_where_errors_are_equal():
     two, eight = (stats.Ratio(value, value / math.exp(half), value * 3, 0.01) for value, half in ((2, 0.3), (8, 0.4)))
     assert stats.mean_of_alike([two, eight]).interval == pytest.approx((4 * math.exp(-0.35), 12))
     assert stats.mean_of_alike([two, stats.Ratio(8.0, None, 9.0, 0.01)]).interval is None
 
 
-def test_holm_is_given_back_in_the_order_it_came_and_stops_at_1():
+def test_holm_keeps_the_order_stops_at_1_and_leaves_six_a_side_for_a_family_of_twenty_three():
     assert stats.holm([0.5, 0.001, 0.3, 0.02]) == pytest.approx([0.6, 0.004, 0.6, 0.06])
     assert stats.holm([0.9, 0.8]) == [1.0, 1.0]
     assert stats.holm([0.02]) == [0.02]
+    a, b = [1 + i / 1000 for i in range(6)], [2 + i / 1000 for i in range(6)]
+    r = stats.ratio(a, b)
+    assert r.p is not None
+    assert stats.verdict(r, stats.holm([r.p] + [1.0] * 22)[0], 6) == "faster"
+    assert stats.verdict(r, stats.holm([r.p] + [1.0] * 23)[0], 6) == "undecided"
 
 
 def judged(value, low, high, p=0.01, trials=6, *, narrow=None, decisive=True, specimens=0):
@@ -319,17 +276,16 @@ def test_where_each_verdict_begins_and_ends(arguments, options, expected):
     assert judged(*arguments, **options) == expected
 
 
-def test_a_ratio_that_was_not_adjusted_gets_no_verdict_of_a_difference():
-    ratio = stats.Ratio(1.1, 1.05, 1.2, 0.01, (0.99, 1.01), (1.05, 1.2))
-    assert stats.verdict(ratio, None, 6) == "same"
-
-
-def test_the_least_number_of_trials_for_a_family():
+def test_the_least_number_of_trials_and_of_specimens():
     """2 / C(2n, n) x family under 5%: 6 up to 23 (924), 7 up to 85 (3432), 8 up to 321 (12870)."""
     a, b = [2 + i / 1000 for i in range(6)], [1 + i / 1000 for i in range(6)]
     families = (1, 23, 24, 85, 86, 321, 322)
     assert [stats.trials_to_decide(a, b, family) for family in families] == [6, 6, 7, 7, 8, 8, 9]
     assert stats.trials_to_decide([2.0], b) == stats.trials_to_decide(a, [2.0]) == 6
+    # 2 x 0.02**2 x (2.5758 + 0.8416)**2 / (0.0698 - 0.0198)**2 is 3.7, but 5 are the least; 0.04 away it is 5.8.
+    assert stats.specimens_to_decide(math.exp(0.0698026)) == 5
+    assert stats.specimens_to_decide(math.exp(0.0598026)) == stats.specimens_to_decide(math.exp(-0.0598026)) == 6
+    assert stats.specimens_to_decide(math.exp(0.0398026)) == 24  # 23.4
 
 
 def test_how_many_trials_by_hand():
@@ -356,18 +312,6 @@ def test_how_many_trials_by_hand():
     )
 
 
-def test_how_many_specimens_by_hand():
-    """2 x 0.02**2 x (2.5758 + 0.8416)**2 / (0.0698 - 0.0198)**2 is 3.7, but 5 are the least; 0.04 away it is 5.8."""
-    assert stats.specimens_to_decide(math.exp(0.0698026)) == 5
-    assert stats.specimens_to_decide(math.exp(0.0598026)) == stats.specimens_to_decide(math.exp(-0.0598026)) == 6
-    assert stats.specimens_to_decide(math.exp(0.0398026)) == 24  # 23.4
-
-
-def test_the_variance_of_logarithms():
-    assert stats.log_variance([1.0, math.exp(0.2)]) == pytest.approx(0.02)
-    assert stats.log_variance([1.0, math.exp(0.3), math.exp(0.6)]) == pytest.approx(0.09)
-
-
 def by_hand(a, b):
     """The same from every way to choose the first side, with mean ranks."""
     values = [*a, *b]
@@ -385,7 +329,7 @@ def test_tied_values_have_an_exact_p_too(a, b):
     assert ranks.p_value(a, b, ranks.log_differences(a, b)) == pytest.approx(by_hand(a, b))
 
 
-def test_very_many_values_are_asked_of_scipy():
+def test_very_many_values_have_the_ranks_of_scipy_and_of_the_normal_limit():
     dice = random.Random(8)
     a, b = ([dice.lognormvariate(0, 1) for _ in range(size)] for size in (50, 50))
     exact = mannwhitneyu(a, b, method="exact").pvalue
@@ -393,6 +337,12 @@ def test_very_many_values_are_asked_of_scipy():
     b.append(0.123)
     normal = mannwhitneyu(a, b, method="asymptotic").pvalue
     assert ranks.p_value(a, b, ranks.log_differences(a, b)) == pytest.approx(normal, rel=1e-9)
+    # 60 and 60: 1800 less 1.96 times the root of 3600 x 121 / 12, which is 190.5, and a half: 1427.1.
+    differences = [float(number) for number in range(3600)]
+    assert ranks.shift_interval(differences, 60, 60, 0.95) == (1426.0, 3600.0 - 1427)
+    # 2600 and 1: an interval cannot have 95% there either.
+    assert ranks.shift_interval(differences[:2600], 2600, 1, 0.9999) is None
+    assert ranks.EXACT_UP_TO == 2500
 
 
 @pytest.mark.parametrize(
@@ -407,12 +357,3 @@ def test_critical_values_of_published_tables(n, m, confidence, rank):
     differences = [float(number) for number in range(n * m)]
     found = ranks.shift_interval(differences, n, m, confidence)
     assert found == ((rank - 1.0, n * m - rank) if rank else None)
-
-
-def test_beyond_the_exact_counts_the_normal_limit_gives_the_rank():
-    """60 and 60: 1800 less 1.96 times the root of 3600 x 121 / 12, which is 190.5, and a half: 1427.1."""
-    differences = [float(number) for number in range(3600)]
-    assert ranks.shift_interval(differences, 60, 60, 0.95) == (1426.0, 3600.0 - 1427)
-    # 2600 and 1: an interval cannot have 95% there either.
-    assert ranks.shift_interval(differences[:2600], 2600, 1, 0.9999) is None
-    assert ranks.EXACT_UP_TO == 2500

@@ -98,13 +98,10 @@ def test_master_weights_stay_float32_and_follow_a_float32_run(make):
     assert (notes.loss_scale, notes.skipped_steps, notes.nonfinite_losses, notes.diverged) == (1024, 0, 0, "")
 
 
-def test_masters_keep_what_is_too_small_for_fp16():
+def test_which_weights_need_masters():
     """Next below 1 fp16 has 1 - 2**-11: steps of 1e-4 vanish there one by one."""
     assert One("fp16-master", lr=1e-4).steps(*[1] * 100).weight == pytest.approx(0.99, abs=5e-4)
     assert One("fp16-pure", lr=1e-4).steps(*[1] * 100).weight == 1
-
-
-def test_a_frozen_weight_needs_no_master():
     model = mode_of("fp16-master", "cpu").prepare(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)))
     model[0].requires_grad_(False)
     frozen = model[0].weight.clone()
@@ -114,6 +111,7 @@ def test_a_frozen_weight_needs_no_master():
     stepper.step()
     assert torch.equal(model[0].weight, frozen)
     assert stepper.notes().weights == {"model float16": 4, "optimizer float32": 2}
+    assert [name for name in KINDS if One(name).stepper.plain] == ["fp32", "tf32", "bf16", "float8", "int8-mixed"]
 
 
 def test_two_optimizers_step_together():
@@ -149,35 +147,24 @@ def test_a_fused_sgd_whose_first_step_is_skipped_begins_its_momentum_at_zero(nam
 
 
 @pytest.mark.parametrize("name", SCALED)
-def test_a_dynamic_scale_that_is_too_high_recovers(name):
+def test_a_scale_that_is_too_high_recovers_or_is_counted(name):
     """From 65536 it takes 7 halvings until a gradient of 64 fits into fp16, whose largest number is 65504."""
     one = One(name).steps(*[64] * 7)
     assert one.weight == 1
     one.steps(64)
     assert one.weight == 1 - 64 * RATE
     assert (one.notes.loss_scale, one.notes.skipped_steps, one.notes.diverged) == (512, 7, "")
-
-
-@pytest.mark.parametrize("name", SCALED)
-def test_a_fixed_scale_that_is_too_high_is_counted_and_stays(name):
     one = One(name, loss_scale=4096).steps(1, 64, 1, 64, 64)
     assert one.weight == 1 - 2 * RATE
     assert (one.notes.loss_scale, one.notes.skipped_steps, one.notes.diverged) == (4096, 3, "")
-
-
-@pytest.mark.parametrize("name", SCALED)
-def test_a_run_of_skipped_steps_only_has_diverged(name):
     assert lacking(One(name, loss_scale=4096).steps(64, 64).notes.diverged, "2 steps", "skipped", 4096) == []
 
 
-def test_pure_fp16_divides_by_its_scale_and_skips_nothing():
+def test_pure_fp16_divides_by_its_scale_skips_nothing_and_tells_of_an_overflow():
     for scale in (None, 1024):
         one = One("fp16-pure", loss_scale=scale).steps(1, 2)
         assert one.weight == 1 - 3 * RATE
         assert (one.notes.loss_scale, one.notes.skipped_steps) == (scale or 1, None)
-
-
-def test_pure_fp16_takes_an_overflowed_step_and_says_so():
     notes = One("fp16-pure").steps(1, 1e6).notes
     assert notes.nonfinite_losses == 0
     assert lacking(notes.diverged, 1, "not finite", "2 steps") == []
@@ -212,13 +199,10 @@ def test_several_backwards_before_a_step_add_up(name):
 # What went wrong
 
 
-def test_a_lost_loss_is_counted_and_the_last_one_ends_the_run_badly():
+def test_losses_weights_and_statistics_that_are_lost_are_counted():
     assert lacking(One("fp32").steps(1, math.inf).notes.diverged, "loss", "not finite", 1, 2) == []
     notes = One("fp16").steps(math.nan, 1, 1).notes
     assert (notes.nonfinite_losses, notes.skipped_steps, notes.diverged) == (1, 1, "")
-
-
-def test_a_mask_may_hold_infinities_and_statistics_may_not():
     one = One("fp32").steps(1)
     one.model.register_buffer("mask", torch.tensor([0.0, -math.inf]))
     assert one.stepper.notes().diverged == ""
@@ -234,7 +218,3 @@ def test_the_tally_counts_across_its_folds():
     assert (tally.total, tally.count, tally.last_is_bad) == (700, 7, False)
     tally.add(torch.tensor(math.inf))
     assert (tally.count, tally.last_is_bad) == (8, True)
-
-
-def test_a_plain_step_is_the_optimizers_own():
-    assert [name for name in KINDS if One(name).stepper.plain] == ["fp32", "tf32", "bf16", "float8", "int8-mixed"]

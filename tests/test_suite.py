@@ -64,11 +64,18 @@ def test_a_bad_file_is_a_line_that_names_it(tmp_path, source, words):
     assert "\n" not in str(raised.value)
 
 
-def test_a_byte_order_mark_and_other_letters_are_read(tmp_path):
+def test_parameters_and_odd_letters_are_read(tmp_path):
     text = "\ufeff" + GOOD.lstrip().replace("\nfrom gpubench", "\n# \u00e9\nfrom gpubench")
     path = tmp_path / "mine.py"
     path.write_text(text, encoding="utf-8")
     assert files.find(str(path)).suite.models == ("m",)
+    found = files.find(str(write(tmp_path, GOOD)))
+    assert found.resolve_params({})["size"] == 4
+    assert found.resolve_params({"kind": "b"})["size"] == 8
+    assert found.resolve_params({"kind": "b", "size": "2", "on": "true"}) == {
+        **{name: param.default for name, param in COMMON_PARAMS.items()},
+        "kind": "b", "size": 2, "on": True,
+    }  # fmt: skip
 
 
 def test_a_folder_is_a_suite_whose_files_are_all_read(tmp_path):
@@ -91,21 +98,15 @@ def test_a_folder_is_a_suite_whose_files_are_all_read(tmp_path):
     assert files.find(str(folder)).digest != found.digest
 
 
-def test_unknown_names_list_what_there_is():
+def test_what_cannot_be_found_read_or_left_is_a_line(tmp_path):
     with pytest.raises(UserError, match=r"there are .*resnet"):
         files.find("vgg")
     with pytest.raises(UserError, match="no such file"):
         files.find("vgg.py")
-
-
-def test_parameters_are_set_then_preset_then_default(tmp_path):
-    found = files.find(str(write(tmp_path, GOOD)))
-    assert found.resolve_params({})["size"] == 4
-    assert found.resolve_params({"kind": "b"})["size"] == 8
-    assert found.resolve_params({"kind": "b", "size": "2", "on": "true"}) == {
-        **{name: param.default for name, param in COMMON_PARAMS.items()},
-        "kind": "b", "size": 2, "on": True,
-    }  # fmt: skip
+    with pytest.raises(UserError, match="does not load: SystemExit"):
+        files.load(write(tmp_path, "raise SystemExit(3)"))
+    with pytest.raises(UserError, match="does not load: FileNotFoundError"):
+        files.load(tmp_path / "gone.py")
 
 
 @pytest.mark.parametrize(
@@ -124,26 +125,13 @@ def test_a_wrong_parameter_names_what_is_allowed(tmp_path, settings, words):
         found.resolve_params(settings)
 
 
-@pytest.mark.parametrize("text", ["nan", "inf", "1e999"])
-def test_a_float_parameter_is_a_number(text):
-    value = Param(1.0, "a float")
-    if text == "nan":
-        with pytest.raises(UserError, match="a number"):
-            value.parse("x", text)
-    with pytest.raises(UserError, match="a number"):
-        Param(1, "an int").parse("x", text)
-
-
-def test_a_users_suite_shadows_no_module(tmp_path):
+def test_a_users_suite_shadows_no_module_and_two_of_one_name_are_refused(tmp_path):
     import json
 
     files.find(str(write(tmp_path, GOOD, "json.py")))
     import sys
 
     assert sys.modules["json"] is json
-
-
-def test_two_files_of_one_name_are_refused(tmp_path):
     (tmp_path / "other").mkdir()
     first, second = write(tmp_path, GOOD), write(tmp_path / "other", GOOD)
     assert [each.path for each in files.find_all([str(first), str(first)])] == [first]
@@ -151,14 +139,15 @@ def test_two_files_of_one_name_are_refused(tmp_path):
         files.find_all([str(first), str(second)])
 
 
-@pytest.mark.parametrize("text", ["inf", "nan", "0", "-1"])
-def test_a_parameter_has_a_least_value(text):
-    with pytest.raises(UserError, match="1 or more"):
-        Param(30.0, "epochs", least=1).parse("epochs", text)
-
-
-def test_a_suite_that_leaves_or_cannot_be_read_is_a_line(tmp_path):
-    with pytest.raises(UserError, match="does not load: SystemExit"):
-        files.load(write(tmp_path, "raise SystemExit(3)"))
-    with pytest.raises(UserError, match="does not load: FileNotFoundError"):
-        files.load(tmp_path / "gone.py")
+@pytest.mark.parametrize(
+    ("param", "texts", "words"),
+    [
+        (Param(1.0, "a float"), ("nan",), "a number"),
+        (Param(1, "an int"), ("nan", "inf", "1e999"), "a number"),
+        (Param(30.0, "epochs", least=1), ("inf", "nan", "0", "-1"), "1 or more"),
+    ],
+)
+def test_a_parameter_is_a_number_and_has_a_least_value(param, texts, words):
+    for text in texts:
+        with pytest.raises(UserError, match=words):
+            param.parse("x", text)

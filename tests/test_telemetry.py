@@ -1,13 +1,15 @@
 """Readings cut to the timed laps, marks, settling, foreign load: with a card and a clock whose values are data."""
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
 from nvml_answers import H100, P2000, UUID, V100S, Nvml, find, processes
+from small_trials import small_trial
 
 from gpubench.hardware.environment import Device, cpu_facts, environment_of
 from gpubench.hardware.state import CardState, Commands, Processes, Reading
@@ -19,7 +21,7 @@ from gpubench.runner.process import Outcome, run_child
 from gpubench.runner.progress import TrialProgress
 from gpubench.runner.session import Session
 from gpubench.suite import files
-from gpubench.suite.trial import Case, Lap, Telemetry, Trial
+from gpubench.suite.trial import Lap, Telemetry, Trial
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.projection import Epoch, Phase
 from gpubench.training.clock.sampling import sampling_for
@@ -85,13 +87,23 @@ def counted(now):
     return 100 * now + 200 * (min(max(now - 10, 0), 10) + min(max(now - 30, 0), 10))
 
 
-def test_energy_by_the_counter_is_that_of_the_timed_training_laps():
+def test_energy_is_that_of_timed_laps_of_a_second_at_least():
     sampler, _ = sampled(Card(lambda now: Reading(energy_joules=5e6 + counted(now), power_watts=1.0)), 50)
     seen = sampler.telemetry(LAPS)
     assert seen.energy_joules == pytest.approx(6000)
     assert seen.energy_source == "counter"
     assert seen.mean_power_watts == pytest.approx(300)
     assert seen.joules_per_sample == pytest.approx(20)
+    # The child answers and ends in the middle of the parent's pause, with its last laps behind the last reading.
+    for card in (Card(lambda now: Reading(power_watts=250.0)), Card(lambda now: Reading(energy_joules=250 * now))):
+        sampler, _ = sampled(card, 19.9)
+        seen = sampler.telemetry([lap(10, 5), lap(15, 5.3)])
+        assert seen.energy_joules == pytest.approx(250 * 10.3)
+        assert seen.mean_power_watts == pytest.approx(250)
+    sampler, _ = sampled(Card(lambda now: Reading(energy_joules=counted(now), power_watts=busy(now))), 50)
+    assert sampler.telemetry([lap(12, 0.5)]) == Telemetry()
+    assert sampler.telemetry([]) == Telemetry()
+    assert sampler.telemetry([lap(900, 20)]) == Telemetry()
 
 
 @pytest.mark.parametrize("counter", [None, 7.0], ids=["no counter", "a counter that stands still"])
@@ -122,27 +134,17 @@ def test_means_and_extremes_are_of_the_timed_laps_only():
     assert (seen.device_memory_bytes, seen.pcie_generation, seen.pcie_width) == (5_000_000_000, 4, 16)
 
 
-def test_what_no_reading_reaches_is_taken_to_be_like_the_rest():
-    # The child answers and ends in the middle of the parent's pause, with its last laps behind the last reading.
-    for card in (Card(lambda now: Reading(power_watts=250.0)), Card(lambda now: Reading(energy_joules=250 * now))):
-        sampler, _ = sampled(card, 19.9)
-        seen = sampler.telemetry([lap(10, 5), lap(15, 5.3)])
-        assert seen.energy_joules == pytest.approx(250 * 10.3)
-        assert seen.mean_power_watts == pytest.approx(250)
-
-
-def test_less_than_a_second_of_timed_laps_says_nothing():
-    sampler, _ = sampled(Card(lambda now: Reading(energy_joules=counted(now), power_watts=busy(now))), 50)
-    assert sampler.telemetry([lap(12, 0.5)]) == Telemetry()
-    assert sampler.telemetry([]) == Telemetry()
-    assert sampler.telemetry([lap(900, 20)]) == Telemetry()
-
-
-def test_a_power_cap_is_a_share_of_time_and_no_fault():
+def test_a_power_cap_and_a_stray_slowdown_mark_nothing():
     capped = Card(lambda now: Reading(reasons=frozenset({"power_cap"} if now % 2 < 1.5 else ())))
     seen = sampled(capped, 50)[0].telemetry(LAPS)
     assert float(seen.throttle.removeprefix("power_cap=")) == pytest.approx(0.75, abs=0.05)
     assert seen.marks == ""
+    # NVML says that the bit may also be reported while the clock changes.
+    stray = Card(
+        lambda now: Reading(sm_clock_mhz=1500.0, reasons=frozenset({"hw_slowdown"} if 12 < now < 12.3 else ()))
+    )
+    seen = sampled(stray, 50)[0].telemetry(LAPS)
+    assert (seen.marks, seen.throttle) == ("", "hw_slowdown=0.01")
 
 
 @pytest.mark.parametrize("reason", ["hw_slowdown", "sw_thermal", "hw_thermal", "power_brake"])
@@ -156,15 +158,6 @@ def test_heat_and_hardware_mark_a_trial_but_only_inside_its_timed_laps(reason):
     assert with_reason(0, 9).marks == ""
     assert with_reason(0, 9).throttle == "none"
     assert with_reason(21, 29).marks == ""
-
-
-def test_a_stray_slowdown_with_a_flat_clock_marks_nothing():
-    """NVML says that the bit may also be reported while the clock changes."""
-    stray = Card(
-        lambda now: Reading(sm_clock_mhz=1500.0, reasons=frozenset({"hw_slowdown"} if 12 < now < 12.3 else ()))
-    )
-    seen = sampled(stray, 50)[0].telemetry(LAPS)
-    assert (seen.marks, seen.throttle) == ("", "hw_slowdown=0.01")
 
 
 @pytest.mark.parametrize(
@@ -219,41 +212,24 @@ def test_cpu_energy_stands_beside_the_cards_and_is_the_devices_on_a_cpu():
     assert elsewhere.telemetry(LAPS).energy_joules is None
 
 
-SLEEPS = '''"""Half a second a step."""
-import time
-
-from gpubench.suite.suite import Suite
-
-
-def train(trial, clock):
-    for _ in clock.epochs(1):
-        for _ in clock.steps([range(4)] * 20, phase="train"):
-            time.sleep(0.5)
-    return {}
-
-
-SUITE = Suite(train=train, models=("m",), params={}, version=1, torch=False)
-'''
+SCRIPTED = Path(__file__).parent / "suites" / "scripted.py"
 
 
 def session_and_case(tmp_path, card):
     """A session on one card of another maker, and the case of half a second a step."""
-    path = tmp_path / "sleeps.py"
-    path.write_text(SLEEPS)
-    loaded = files.find(str(path))
-    case = Case(
-        suite="sleeps", suite_version=1, suite_digest=loaded.digest, suite_path=str(path), model="m",
-        precision="fp32", device="xpu:0", params={}, batch_policy="fixed", batch_size=4, mode="quick", data="",
-    )  # fmt: skip
+    loaded = files.find(str(SCRIPTED))
+    settings = {"steps": "20", "step_ms": "500"}
+    case = small_trial(loaded, "short", "fp32", settings, mode="quick", batch=4, data="", device="xpu:0").case
+    case = replace(case, suite_digest=loaded.digest)
     device = Device("xpu:0", "xpu", "A card", None, "", "", "aaaa", {})
     session = Session(
-        options=Options(suites=("sleeps",)),
-        suites={"sleeps": loaded},
+        options=Options(suites=("scripted",)),
+        suites={"scripted": loaded},
         devices={"xpu:0": device},
         cards={"xpu:0": card},
         environment=environment_of(cpu_facts()),
         path=tmp_path / "a.csv",
-        data={"sleeps": Data("")},
+        data={"scripted": Data("")},
     )
     return session, case
 
@@ -284,7 +260,7 @@ def test_a_row_of_a_real_child_carries_what_its_card_told(tmp_path):
     session, case = session_and_case(tmp_path, card)
     measurement = Measure(session, run_child, TrialProgress())(Trial(case, 0, 1))
     assert measurement.status == "ok", measurement.reason
-    timed = [lap for lap in measurement.laps if lap.kind == "timed"]
+    timed = [lap for lap in measurement.laps if (lap.phase, lap.kind) == ("train", "timed")]
     seen = measurement.telemetry
     assert seen.mean_power_watts == pytest.approx(200)
     assert seen.energy_joules == pytest.approx(200 * sum(lap.seconds for lap in timed), rel=0.01)
@@ -303,7 +279,7 @@ def seen_by(compute=(), graphics=(), *, all_visible=True):
 
 
 def test_our_own_child_and_its_children_are_not_foreign(tmp_path):
-    child = psutil.Popen(["sleep", "30"])
+    child = psutil.Popen(["sleep", "600"])
     try:
         assert seen_by({ME, child.pid}) == Processes()
         assert seen_by({ME, child.pid, PARENT}, {PARENT, 1}) == Processes(frozenset({PARENT}), frozenset({1}))
@@ -312,14 +288,11 @@ def test_our_own_child_and_its_children_are_not_foreign(tmp_path):
         child.wait()
 
 
-def test_ids_that_cannot_be_mapped_make_foreign_load_unknown():
+def test_what_cannot_be_seen_of_others_is_unknown():
     assert seen_by({4_000_000}) is None  # the host's ids: ours must be among them
     assert seen_by() is None  # a container without any: we are at work there, and not listed
     assert seen_by({0}) is None
     assert foreign(None, ME, all_visible=True) is None
-
-
-def test_in_a_namespace_of_our_own_others_may_be_hidden():
     assert seen_by({ME}, all_visible=False) is None
     assert seen_by({ME, PARENT}, all_visible=False) == Processes(frozenset({PARENT}))
 
@@ -353,22 +326,19 @@ def flat_at(at, since=0.0, until=20.0):
     return settled(times, [at(time) for time in times], since=since)
 
 
-def test_a_card_has_settled_when_clock_and_temperature_are_flat():
+def test_a_card_has_settled_when_it_is_flat_and_not_idle():
     assert flat_at(lambda now: Reading(sm_clock_mhz=1500 + 15 * (round(now * 5) % 2), temperature_celsius=70))
     assert not flat_at(lambda now: Reading(sm_clock_mhz=1500, temperature_celsius=40 + now))
     assert not flat_at(lambda now: Reading(sm_clock_mhz=1900 - 20 * now, temperature_celsius=70))
     assert flat_at(lambda now: Reading(sm_clock_mhz=1500))  # what is not told cannot move
-
-
-IDLE = Reading(sm_clock_mhz=210, temperature_celsius=30, utilisation=0.0, reasons=frozenset({"idle"}))
-BUSY = Reading(sm_clock_mhz=1500, temperature_celsius=70, utilisation=0.9, reasons=frozenset())
-
-
-def test_an_idle_card_is_flat_but_has_not_settled():
     assert not flat_at(lambda now: BUSY, since=16.0)
     assert not flat_at(lambda now: IDLE)
     assert not flat_at(lambda now: IDLE if now % 1 < 0.7 else BUSY)
     assert flat_at(lambda now: IDLE if now % 1 < 0.3 else BUSY), "between two steps a card may be idle"
+
+
+IDLE = Reading(sm_clock_mhz=210, temperature_celsius=30, utilisation=0.0, reasons=frozenset({"idle"}))
+BUSY = Reading(sm_clock_mhz=1500, temperature_celsius=70, utilisation=0.9, reasons=frozenset())
 
 
 def test_a_card_that_idles_while_code_is_compiled_has_not_settled():
@@ -387,15 +357,7 @@ def test_a_card_that_idles_while_code_is_compiled_has_not_settled():
     assert told == [(14, {"settled": True})], "five seconds after the first lap"
 
 
-def test_that_a_card_has_settled_is_withdrawn_when_it_moves_again():
-    def at(now):
-        return Reading(sm_clock_mhz=1500, temperature_celsius=50 if now < 10 else min(70.0, 50 + 2 * (now - 10)))
-
-    _, told = sampled(Card(at), 40)
-    assert [message["settled"] for _, message in told] == [True, False, True]
-
-
-def test_the_child_is_told_once_when_the_card_has_settled():
+def test_that_a_card_has_settled_is_told_once_and_withdrawn_when_it_moves():
     warming = Card(lambda now: Reading(sm_clock_mhz=1500, temperature_celsius=min(70.0, 50 + 2 * now)))
     sampler, told = sampled(warming, 30)
     assert sampler.watches
@@ -403,8 +365,11 @@ def test_the_child_is_told_once_when_the_card_has_settled():
     assert news == {"settled": True}
     assert 12 <= when <= 15.5
 
+    def at(now):
+        return Reading(sm_clock_mhz=1500, temperature_celsius=50 if now < 10 else min(70.0, 50 + 2 * (now - 10)))
 
-def test_a_card_that_tells_neither_clock_nor_temperature_is_not_waited_for():
+    _, told = sampled(Card(at), 40)
+    assert [message["settled"] for _, message in told] == [True, False, True]
     sampler, told = sampled(Card(lambda now: Reading(power_watts=100.0)), 30)
     assert not sampler.watches
     assert told == []

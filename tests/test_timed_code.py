@@ -92,11 +92,6 @@ def test_what_training_offers_is_there_and_typed():
         gpubench.training.Clok  # noqa: B018
 
 
-@pytest.mark.parametrize("name", ["Case", "Clock", "Param", "ParamValue", "Suite", "Trial", "UserError"])
-def test_what_gpubench_offers_is_there(name):
-    assert getattr(gpubench, name)
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -111,20 +106,10 @@ def test_code_beside_prose_and_texts_of_the_code_count(tmp_path, one, other):
     assert digest(tmp_path, one + "\n") != digest(tmp_path, other + "\n")
 
 
-def test_odd_characters_do_not_shift_lines(tmp_path):
-    text = "x = 1\n\f\ny = '\u2028'  # one\nz = 2  # é\n"
-    assert digest(tmp_path, text) == digest(tmp_path, text.replace("# one", "# two").replace("# é", "# an e"))
-
-
-def test_files_of_one_name_in_a_folder_are_two(tmp_path):
+def test_files_of_one_name_are_two_and_odd_characters_shift_no_line(tmp_path):
     for name in ("__init__.py", "sub/__init__.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x = 1\n")
     assert {"suite/__init__.py", "suite/sub/__init__.py"} <= set(timed_code.parts_of(files.sources(tmp_path)))
-
-
-@pytest.mark.parametrize("text", ["\ufeffx = 1\n", "# coding: latin-1\nx = '\u00e9'\n"])
-def test_a_file_in_another_encoding_is_read(tmp_path, text):
-    path = tmp_path / "mine.py"
-    path.write_bytes(text.encode("latin-1" if "latin" in text else "utf-8"))
-    assert timed_code.digest_of([path])
+    text = "x = 1\n\f\ny = '\u2028'  # one\nz = 2  # é\n"
+    assert digest(tmp_path, text) == digest(tmp_path, text.replace("# one", "# two").replace("# é", "# an e"))

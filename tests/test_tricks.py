@@ -34,7 +34,7 @@ def cases(mode="full", device=CPU, **settings):
     }
 
 
-def test_each_trick_alone_sets_one_thing_and_the_others_build_up():
+def test_each_trick_alone_sets_one_thing_or_is_refused_with_its_reason():
     found = cases()
     on = {model: {name for name in SWITCHES if case.params[name]} for model, case in found.items()}
     assert on["plain"] == on["mixed"] == set()
@@ -47,9 +47,6 @@ def test_each_trick_alone_sets_one_thing_and_the_others_build_up():
     assert {model: case.processes for model, case in found.items() if case.processes > 1}.keys() == {
         "ddp", "sharded", "with-ddp", "with-mixed", "with-stopping", "with-sharded", "all-six",
     }  # fmt: skip
-
-
-def test_a_trick_the_machine_cannot_do_is_refused_with_its_reason():
     assert cases(device=OLD_CPU)["mixed"].refusal == "emulated"
     assert cases(device=OLD_CPU)["plain"].refusal == ""
     assert "--full" in cases(mode="sampled")["stopping"].refusal
@@ -208,7 +205,7 @@ def test_tricks_are_compared_between_cards_too(tmp_path):
     assert changes(answer) == [("loading", "fp32", "CPU GTX 1080 Ti", 4.0), ("loading", "fp32", "CPU RTX 2080 Ti", 2.0)]
 
 
-def test_a_change_is_held_against_the_plain_pipeline_of_its_precision(tmp_path):
+def test_a_change_is_compared_with_the_plain_pipeline_of_its_precision_and_recipe(tmp_path):
     bf16 = {"precision": "bf16"}
     found = [*trick("plain", [100.0]), *trick("loading", [80.0])]
     found += [*trick("plain", [50.0], **bf16), *trick("loading", [25.0], **bf16), *trick("mixed", [40.0], **bf16)]
@@ -216,18 +213,12 @@ def test_a_change_is_held_against_the_plain_pipeline_of_its_precision(tmp_path):
     assert changes(answered(tmp_path, found)) == [
         ("loading", "bf16", card, 2.0), ("loading", "fp32", card, 1.25), ("mixed", "bf16", card, 1.25),
     ]  # fmt: skip
-
-
-def test_published_tricks_of_two_recipes_are_not_mixed(tmp_path):
     own = {"session": "", "source": "somebody", "mode": "published", "studies": "ablation", "suite": "mine"}
     found = [
         *rows([100.0], model="plain", params="epochs=1", **own), *rows([80.0], model="a", params="epochs=1", **own),
         *rows([1000.0], model="plain", params="epochs=10", **own), *rows([500.0], model="a", params="epochs=10", **own),
     ]  # fmt: skip
     assert sorted(gain for *_, gain in changes(answered(tmp_path, found))) == [1.25, 2.0]
-
-
-def test_a_change_without_its_plain_pipeline_keeps_its_seconds(tmp_path):
     lost = trick("plain", [None], status="failed", reason="no memory")
     answer = answered(tmp_path, [*lost, *trick("loading", [50.0, 51.0])])
     assert [line["seconds"] for line in table(section(answer, "pairs"), "cases")] == ["50.5", "failed"]

@@ -18,13 +18,20 @@ def made(axis="precision", seconds=FAST, other_seconds=SIX, *, other=None, **cha
     return comparison(axis, group(seconds, **changes), group(other_seconds, **(other or {})))
 
 
-def test_the_subject_over_the_other_by_their_names_on_the_axis():
+def test_names_and_notes_follow_the_axis():
     c = made(precision="fp16")
     assert (c.axis, c.subject_name, c.other_name, c.ratio.value) == ("precision", "fp16", "fp32", pytest.approx(0.5))
     assert (c.verdict, c.notes, c.ratio.specimens) == ("", (), 0)
     assert (c.subject.precision, c.other.precision) == ("fp16", "fp32")
     c = made("card", card="NVIDIA H100", device_hash="bbbb", label="mine")
     assert (c.subject_name, c.other_name) == ("mine", "Ti")
+    c = made("torch", torch="2.1.0", cuda="11.8", cudnn="8700", threads=8)
+    assert (c.verdict, c.notes) == ("", ("differs in cuda, cudnn",))
+    c = made("torch", torch="2.1.0", cuda="11.8", threads=4)
+    assert (c.verdict, c.notes) == ("torch + stack", ("differs in cuda, threads",))
+    changes = {"batch_policy": "max", "batch_size": 128}
+    c = made("torch", torch="2.1.0", other={"batch_policy": "max"}, **changes)
+    assert (c.verdict, c.notes) == ("", ())
 
 
 @pytest.mark.parametrize(
@@ -59,31 +66,23 @@ def test_what_is_said_of_a_pair(changes, other, verdict, notes):
     assert (c.verdict, c.notes) == (verdict, notes)
 
 
-def test_the_batch_is_news_only_among_precisions():
-    changes = {"batch_policy": "max", "batch_size": 128}
-    c = made("torch", torch="2.1.0", other={"batch_policy": "max"}, **changes)
-    assert (c.verdict, c.notes) == ("", ())
-
-
 @pytest.mark.parametrize("axis", ["cpu", "driver"])
 def test_what_is_compared_is_no_note(axis):
     assert made(axis, **{axis: "another"}).notes == ()
 
 
-def test_what_a_compared_column_brings_with_it_is_no_other_stack():
-    c = made("torch", torch="2.1.0", cuda="11.8", cudnn="8700", threads=8)
-    assert (c.verdict, c.notes) == ("", ("differs in cuda, cudnn",))
-    c = made("torch", torch="2.1.0", cuda="11.8", threads=4)
-    assert (c.verdict, c.notes) == ("torch + stack", ("differs in cuda, threads",))
-
-
-def test_measured_against_projected_is_not_judged():
+def test_measured_against_projected_is_not_judged_and_until_costs_half_as_much_again():
     sampled = {"mode": "sampled", "measured": "projected"}
     c = made("mode", **sampled)
     assert (c.verdict, c.notes) == ("not judged", ("projected / measured",))
     assert made("mode", mode="quick").verdict == ""
     assert made("mode", mode="sampled").verdict == ""
     assert made(precision="fp16", other=sampled, **sampled).verdict == ""
+    plain, ours, theirs = (
+        made(precision="fp16", other={"until": b}, until=a) for a, b in ((0, 0), (0.01, 0), (0, 0.01))
+    )
+    assert plain.ratio.p == pytest.approx(2 / 924)  # of 924 orders of six and six
+    assert ours.ratio.p == theirs.ratio.p == pytest.approx(3 / 924)
 
 
 @pytest.mark.parametrize(
@@ -106,14 +105,6 @@ def test_when_each_side_is_but_one_specimen(axis, changes, specimens):
     assert ("one specimen each" in c.notes) == bool(specimens)
 
 
-def test_rounds_that_were_added_until_it_was_tight_cost_half_as_much_again_in_p():
-    plain, ours, theirs = (
-        made(precision="fp16", other={"until": b}, until=a) for a, b in ((0, 0), (0.01, 0), (0, 0.01))
-    )
-    assert plain.ratio.p == pytest.approx(2 / 924)  # of 924 orders of six and six
-    assert ours.ratio.p == theirs.ratio.p == pytest.approx(3 / 924)
-
-
 def several(seconds, unit="device_hash", *, names="abc", **changes):
     """A group of three specimens, or of three sessions of one device, with a trial or more each."""
     parts = tuple(group(own, **{unit: name}, **changes) for name, own in zip(names, seconds, strict=True))
@@ -125,7 +116,7 @@ THREE = ((90.0, 110.0), (101.0, 103.0), (98.0, 110.0))
 """Medians of 100, 102 and 104."""
 
 
-def test_specimens_are_counted():
+def test_specimens_and_sessions_are_counted_and_paired():
     ours, theirs = several(THREE, card="H100"), several(((50.0, 50.5), (51.0, 51.5), (52.0, 52.5)), names="xyz")
     c = comparison("card", ours, theirs)
     assert (c.ratio.specimens, c.notes) == (3, ("3 specimens each",))
@@ -133,9 +124,6 @@ def test_specimens_are_counted():
     c = comparison("card", ours, group(SIX))
     assert (c.ratio.specimens, c.notes) == (1, ("3 and 1 specimens",))
     assert comparison("card", group(SIX), ours).notes == ("1 and 3 specimens",)
-
-
-def test_days_of_one_device_are_sessions_and_those_of_two_devices_one_specimen_each():
     ours, theirs = (
         several(THREE, "session", device_hash=device, torch=torch) for device, torch in (("aa", "3"), ("aa", "2"))
     )
@@ -145,10 +133,7 @@ def test_days_of_one_device_are_sessions_and_those_of_two_devices_one_specimen_e
     c = comparison("card", other, ours)
     assert c.ratio.specimens == 1
     assert c.notes[0] == "3 sessions each"
-
-
-def test_precisions_on_the_same_three_specimens_are_paired():
-    """Each is exactly twice as fast in fp16, so that their own spread is in no interval."""
+    # Each is exactly twice as fast in fp16, so that their own spread is in no interval.
     half = tuple(tuple(seconds / 2 for seconds in own) for own in THREE)
     c = comparison("precision", several(half, precision="fp16"), several(THREE))
     assert (c.ratio.value, c.ratio.low, c.ratio.high) == pytest.approx((0.5, 0.5, 0.5))
@@ -167,15 +152,12 @@ def verdicts(*ratios, subject=(), other=()):
 FASTER = Ratio(0.5, 0.49, 0.51, 0.02, (0.49, 0.51), (0.49, 0.51))
 
 
-def test_p_is_adjusted_over_all_that_are_shown():
+def test_p_is_adjusted_over_all_that_are_shown_and_may_decide():
     assert verdicts(FASTER) == [("faster", ())]
     both = verdicts(FASTER, Ratio(0.5, 0.49, 0.51, 0.03, (0.49, 0.51), (0.49, 0.51)))
     assert [verdict for verdict, _ in both] == ["faster", "faster"]
     three = verdicts(FASTER, *[Ratio(0.5, 0.49, 0.51, 0.04, (0.49, 0.51), (0.49, 0.51))] * 2)
     assert [verdict for verdict, _ in three] == ["undecided", "undecided", "undecided"]
-
-
-def test_what_has_a_verdict_already_or_no_p_is_no_part_of_the_family():
     settled = [Comparison("card", group(), group(), "a", "b", FASTER, "not judged", ("why",))] * 3
     alone = [Comparison("card", group(), group(), "a", "b", Ratio(0.5, None, None, None))]
     (judgement, *rest) = judged(
@@ -183,6 +165,10 @@ def test_what_has_a_verdict_already_or_no_p_is_no_part_of_the_family():
     )
     assert (judgement.verdict, judgement.notes) == ("faster", ())
     assert [(c.verdict, c.notes) for c in rest] == [("not judged", ("why",))] * 3 + [("one run", ())]
+    for sides in ((SIX, SIX[:5]), (SIX[:5], SIX)):
+        ((verdict, _),) = verdicts(FASTER, subject=sides[0], other=sides[1])
+        assert verdict == "few trials"
+    assert verdicts(FASTER, subject=SIX[:1]) == [("one run", ())]
 
 
 @pytest.mark.parametrize(
@@ -200,13 +186,6 @@ def test_a_time_limit_that_cut_trials_off_leaves_no_verdict(ours, theirs, verdic
     assert (c.verdict, c.notes) == (verdict, ("before", *notes))
 
 
-def test_the_smaller_side_has_to_have_six_trials():
-    for sides in ((SIX, SIX[:5]), (SIX[:5], SIX)):
-        ((verdict, _),) = verdicts(FASTER, subject=sides[0], other=sides[1])
-        assert verdict == "few trials"
-    assert verdicts(FASTER, subject=SIX[:1]) == [("one run", ())]
-
-
 def advice(ratio, subject, other, axis="precision"):
     """The last note on a comparison that the figures leave open."""
     (c,) = judged([Comparison(axis, subject, other, "a", "b", ratio)])
@@ -217,7 +196,7 @@ def advice(ratio, subject, other, axis="precision"):
 OPEN = Ratio(0.97, 0.9, 1.05, 0.5, (0.9, 1.05), (0.9, 1.05))
 
 
-def test_how_many_trials_would_decide():
+def test_how_many_trials_or_specimens_would_decide():
     few = group(SIX[:3], precision="fp16"), group(SIX[:3])
     assert lacking(advice(OPEN, *few), "about 6 trials") == []
     # More than there are, for they did not decide.
@@ -227,6 +206,8 @@ def test_how_many_trials_would_decide():
     assert lacking(advice(OPEN, *wild), "over 50 trials") == []
     full = group(SIX * 8 + (100.0,), precision="fp16"), group(SIX * 8 + (100.0,))
     assert lacking(advice(OPEN, *full), "about 50 trials") == []
+    pair = group(SIX, device_hash=""), group(SIX, device_hash="")
+    assert advice(SPREAD, *pair, "card") == "about 4 more specimens a side would decide"
 
 
 SPREAD = Ratio(0.9, 0.87, 0.93, 0.001, (0.88, 0.92), (0.8, 1.01), specimens=1)
@@ -250,8 +231,3 @@ CLOSE = Ratio(0.97, 0.9, 1.05, 0.5, (0.9, 1.05), (0.9, 1.05), specimens=1)
 )
 def test_how_many_specimens_would_decide(ratio, theirs, axis, words):
     assert advice(ratio, group(SIX), group(SIX, **theirs), axis) == words
-
-
-def test_without_a_hash_on_either_side_they_may_be_two_devices():
-    pair = group(SIX, device_hash=""), group(SIX, device_hash="")
-    assert advice(SPREAD, *pair, "card") == "about 4 more specimens per side would decide"

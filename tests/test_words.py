@@ -38,7 +38,7 @@ def test_who_published_it(source, author):
     assert words.author(source) == author
 
 
-def test_the_title_of_groups_is_what_they_have_in_common():
+def test_titles_say_what_groups_have_in_common_and_what_is_unusual():
     same = {"weights": "imagenet", "source": "x", "processes": 4}
     one, two = group(**same, epochs=1), group(**{**same, "weights": ""}, epochs=2)
     assert words.title_of([one]) == "resnet: 1 epoch of CIFAR-100, imagenet weights, full by x, 4 processes"
@@ -47,10 +47,7 @@ def test_the_title_of_groups_is_what_they_have_in_common():
     assert words.title_of([group(epochs=3, data="")]) == "resnet: 3 epochs, full"
     assert words.title_of([group(processes=1), group(processes=2)]) == "resnet: CIFAR-100, full"
     assert words.title_of([group(suite="a\x1bb")]) == "a\ufffdb: CIFAR-100, full"
-
-
-def test_a_title_says_what_is_not_as_its_suite_has_it():
-    """Of a suite that is built in; of any other nobody knows what is usual."""
+    # Of a suite that is built in; of any other nobody knows what is usual.
     found = files.find("resnet")
     usual = dict(found.resolve_params({}, "resnet18"))
     text = params_text(usual)
@@ -63,13 +60,10 @@ def test_a_title_says_what_is_not_as_its_suite_has_it():
     assert words.title_of([group(params=other, suite="mine")]) == plain.replace("resnet", "mine")
 
 
-def test_a_recipe_is_every_parameter_that_all_have():
+def test_what_results_have_in_common_or_apart():
     groups = [group(params="epochs=1 width=8 depth=2"), group(params="epochs=1 width=9 depth=2")]
     assert words.recipe_of(groups[:1]) == "epochs=1 width=8 depth=2"
     assert words.recipe_of(groups) == "epochs=1 depth=2"
-
-
-def test_what_sets_like_ones_apart():
     facts = [{"a": "x", "b": "batch 64"}, {"a": "x", "b": "batch 8", "c": "long fact"}, {"a": "x"}, {"a": "y", "b": ""}]
     assert words.apart(["k", "k", "k", "other"], facts) == [("batch 64",), ("batch 8",), (), ()]
     assert words.apart("kkk", [{"a": "x", "b": "u"}, {"a": "x", "b": "v"}, {"a": "y", "b": "u"}]) == [
@@ -77,9 +71,11 @@ def test_what_sets_like_ones_apart():
     ]
     assert words.apart(["k", "l", "m", "n"], facts) == [()] * 4
     assert words.apart([], []) == []
+    assert words.slug("RTX 2080 Ti over: é/..\\x") == "rtx-2080-ti-over-x"
+    assert len(words.slug("a" * 500)) == 100
 
 
-def test_what_a_case_is_worth_in_words():
+def test_notes_and_feet_say_what_a_case_is_worth():
     assert words.notes_of(group()) == ""
     marked = group([1.0, 2.0], marks={"shared": 1, "clock_fell": 2}, reason="so it was", data="synthetic")
     assert lacking(words.notes_of(marked), "2 of 2", "1 of 2 shared", "synthetic data", "so it was") == []
@@ -88,16 +84,8 @@ def test_what_a_case_is_worth_in_words():
     assert words.notes_of(group(device_hash="", parts=parts)) == "2 specimens"
     days = group(session="s1"), group(session="s2")
     assert words.notes_of(group(parts=days)) == "2 sessions"
-
-
-def test_the_foot_of_a_chart_says_where_its_figures_are_from():
     one, many = group(torch="2.15.0"), group([1.0] * 6, torch="2.14.0", marks={"shared": 2}, source="paper.org")
     assert words.chart_foot([one]) == "measured, 1 run each; torch 2.15.0; driver 550.54; batch 64"
     facts = ("measured", "1 to 6 runs", "2 of 7 shared", "2.15.0", "2.14.0", "paper.org")
     assert lacking(words.chart_foot([one, many]), *facts) == []
     assert "measured and projected" in words.chart_foot([one, group(measured="projected")])
-
-
-def test_a_part_of_a_files_name():
-    assert words.slug("RTX 2080 Ti over: é/..\\x") == "rtx-2080-ti-over-x"
-    assert len(words.slug("a" * 500)) == 100

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from facts import lacking
+from measured_rows import rows_of_run
 
 from gpubench.rows.read import load
 from gpubench.suite import files
@@ -123,12 +124,8 @@ def has_fp16_lstm():
 
 
 def test_the_rows_of_an_overflow_and_of_a_missing_kernel(cli, tmp_path):
-    done = cli(
-        "run", "--suite", LIAR, "--device", "cpu", "--quick", "--precision", "fp16-master",
-        "--set", "loss_scale=1073741824", "--out", "a.csv",
-    )  # fmt: skip
-    assert done.returncode == 4, done.stderr
-    rows = load([tmp_path / "a.csv"]).frame.set_index("model")
+    options = ("--quick", "--precision", "fp16-master")
+    rows = rows_of_run(cli, tmp_path, LIAR, *options, code=4, loss_scale=2**30).set_index("model")
     assert rows["status"]["mlp"] == "failed"
     assert "diverged: every one of" in rows["reason"]["mlp"]
     assert rows["skipped_steps"]["mlp"] > 0
@@ -139,12 +136,8 @@ def test_the_rows_of_an_overflow_and_of_a_missing_kernel(cli, tmp_path):
 
 
 def test_a_suites_own_mistake_is_not_a_missing_kernel(cli, tmp_path):
-    done = cli(
-        "run", "--suite", LIAR, "--models", "mlp", "--device", "cpu", "--quick", "--precision", "fp16-pure",
-        "--set", "really=bug", "--out", "a.csv",
-    )  # fmt: skip
-    assert done.returncode == 4, done.stderr
-    row = load([tmp_path / "a.csv"]).frame.iloc[0]
+    options = ("--models", "mlp", "--quick", "--precision", "fp16-pure")
+    row = rows_of_run(cli, tmp_path, LIAR, *options, code=4, really="bug").iloc[0]
     assert (row["status"], row["reason"].partition(" (line")[0]) == (
         "failed",
         "ValueError: a mistake of the suite's own",

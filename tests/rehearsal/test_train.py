@@ -7,13 +7,12 @@ from dataclasses import replace
 import pytest
 import torch
 from gpubench.suites.cifar10 import training as cifar10
-from gpubench.suites.imagenet.network import Network
+from small_trials import small_trial
 from waiting import Waits
 
 from gpubench.suite import files
-from gpubench.suite.trial import Case, Trial
 from gpubench.training import device as devices
-from gpubench.training import memory_layout, operands, precision
+from gpubench.training import precision
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.sampling import sampling_for
 
@@ -63,38 +62,14 @@ def on(device, name):
 
 def trial_of(of_suite, model, name, device, batch=8, mode="quick", **settings):
     loaded = files.find(of_suite)
-    case = Case(
-        suite=of_suite, suite_version=1, suite_digest="", suite_path=str(loaded.path), model=model, precision=name,
-        device=device, params=loaded.resolve_params(settings, model), batch_policy="fixed", batch_size=batch,
-        mode=mode, data="synthetic", weights="random",
-    )  # fmt: skip
-    return loaded.suite, Trial(case, 0, 1)
+    trial = small_trial(loaded, model, name, settings, mode=mode, batch=batch, weights="random", device=device)
+    return loaded.suite, trial
 
 
 def refusal(of_suite, trial):
     if trial.case.precision.startswith("fp16-") and of_suite.refuse and (why := of_suite.refuse(trial.case)):
         return why
     return ""
-
-
-@pytest.mark.parametrize("pipeline", ["device", "workers"])
-def test_a_trial_on_the_cpu_stays_there_beside_a_card(pipeline):
-    few = {**FEW, "image_size": "32", "workers": "1", "pipeline": pipeline}
-    of_suite, trial = trial_of("resnet", "resnet18", "fp32", "cpu", **few)
-    watch = operands.OperandWatch()
-    with on("cpu", "fp32"):
-        of_suite.train(trial, Clock(sampling_for("quick", accelerator=False), watch=lambda: [watch]))
-    assert watch.check("fp32", "cpu")
-
-
-@pytest.mark.parametrize("name", ["fp32", "tf32", "fp16"])
-def test_the_layout_of_a_trial_is_that_of_its_weights(name):
-    _, trial = trial_of("imagenet", "resnet18", name, "cuda:0", **CASES["imagenet"][1])
-    with on("cuda:0", name):
-        net = Network(trial, Clock(sampling_for("quick", accelerator=True)), 10)
-    wanted = torch.contiguous_format if name == "fp32" else torch.channels_last
-    assert net.model.layer1[0].conv1.weight.is_contiguous(memory_format=wanted)
-    assert memory_layout.layout(trial.case) is wanted
 
 
 @pytest.mark.parametrize("name", ["fp32", "tf32", "fp16", "bf16", "fp16-master", "fp16-pure"])

@@ -30,7 +30,7 @@ def train(trial, clock):
         if trial.rank == params.who and taken == 3:
             go_wrong(params.what)
         if trial.rank == params.who and params.what == "slow":
-            time.sleep(0.05)
+            time.sleep(0.2)
         with quiet(model, clock.together), mode.autocast():
             loss = torch.nn.functional.cross_entropy(model(batch[0]), batch[1]) * weight
             loss.backward()

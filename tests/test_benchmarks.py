@@ -1,0 +1,186 @@
+"""Scripts of benchmarks/: the commands for a day with a card, simulated runs, the fuzzer, kills, mutations."""
+
+import argparse
+import csv
+import re
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from conftest import imported_script
+
+from gpubench.suite import files
+
+
+@pytest.fixture
+def on_a_card(benchmark_script):
+    return benchmark_script("on_a_card")
+
+
+@pytest.fixture
+def go(on_a_card, tmp_path, monkeypatch, capsys):
+    """Runs these stages, which are modules in the folder; returns the lines of stages.csv."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    def call(stages, *arguments):
+        monkeypatch.setattr(on_a_card, "STAGES", stages)
+        monkeypatch.setattr(sys, "argv", ["on_a_card.py", "--out", "card", *map(str, arguments)])
+        on_a_card.main()
+        with Path("card/stages.csv").open() as file:
+            return [(line["stage"], line["ended"]) for line in csv.DictReader(file)]
+
+    return call
+
+
+@pytest.fixture
+def in_background():
+    """Ctrl-C is ignored, as in a shell's background job."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_all_suites_run_within_27_minutes_and_no_stage_outlasts_a_call(on_a_card):
+    assert sum(stage.seconds for stage in on_a_card.STAGES.values()) <= 27 * 60
+    assert all(stage.seconds <= 9 * 60 - on_a_card.GRACE_SECONDS for stage in on_a_card.STAGES.values())
+    commands = " ".join(stage.command for stage in on_a_card.STAGES.values())
+    assert all(f"--suite {each} " in commands for each in files.built_in_names())
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_every_run_is_a_plan(on_a_card, small, cli):
+    for name, stage in on_a_card.STAGES.items():
+        if stage.command.startswith("gpubench run"):
+            options = argparse.Namespace(out=Path("card"), data=None, device="cpu", small=small)
+            command = on_a_card.command_of(name, options)[3:]
+            done = cli(*command, "--dry-run")
+            assert done.returncode == 0, (name, done.stderr)
+
+
+def test_what_ended_is_not_run_again_unless_it_is_asked_for(on_a_card, go, tmp_path):
+    (tmp_path / "fails.py").write_text("raise SystemExit(3)")
+    stages = {"fine": on_a_card.Stage("this", 300), "fails": on_a_card.Stage("fails", 300)}
+    assert go(stages) == [("fine", "0"), ("fails", "3")]
+    assert go(stages) == [("fine", "0"), ("fails", "3")]
+    assert go(stages, "--stages", "fails")[2:] == [("fails", "3")]
+    assert "The Zen of Python" in (tmp_path / "card/fine.log").read_text()
+
+
+@pytest.mark.e2e
+def test_what_is_cut_off_goes_on_until_its_time_is_spent(on_a_card, go, in_background, tmp_path):
+    (tmp_path / "slow.py").write_text(
+        "import time\ntry:\n    time.sleep(600)\nexcept KeyboardInterrupt:\n    print('kept', flush=True)"
+    )
+    stages = {"slow": on_a_card.Stage("slow", 15, resumes=True)}
+    assert go(stages) == [("slow", "cut off")]
+    assert "kept" in (tmp_path / "card/slow.log").read_text()
+    assert go(stages) == [("slow", "cut off")], "its time is spent"
+    assert go(stages, "--stretch", 2)[1:] == [("slow", "cut off")]
+
+
+@pytest.fixture
+def card_time(benchmark_script):
+    return benchmark_script("card_time")
+
+
+@pytest.mark.parametrize(
+    ("number", "mode", "first_ratio", "everything", "rows"), [(0, "sampled", 3.1, 74, 78), (1, "quick", 1.7, 8, 10)]
+)
+def test_minutes_not_hours(card_time, number, mode, first_ratio, everything, rows):
+    """Minutes of made-up cards; on the code before, 30 until the first row of the first card."""
+    timed = card_time.simulate(card_time.CARDS[number], card_time.LOW, mode=mode)
+    assert timed.rows == rows
+    assert timed.first_row < timed.first_ratio < first_ratio * 60
+    assert timed.everything < everything * 60
+
+
+def test_forks_take_less_time_and_a_whole_run_waits_for_a_batch_that_fits(card_time):
+    forked, fresh = (
+        card_time.simulate(card_time.CARDS[1], card_time.HIGH, forked=forked, mode="quick") for forked in (True, False)
+    )
+    assert forked.rows == fresh.rows
+    assert forked.first_row < fresh.first_row
+    assert forked.everything < 0.85 * fresh.everything
+    timed = card_time.simulate(card_time.CARDS[0], card_time.LOW, mode="full", models=("resnet18",))
+    assert (timed.rows, timed.trials) == (2, 4), "each case's whole run, and a quick one before it"
+
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def fuzz(benchmark_script):
+    return benchmark_script("fuzz")
+
+
+@pytest.mark.e2e
+def test_a_small_run_finds_nothing():
+    done = subprocess.run(
+        [sys.executable, "benchmarks/fuzz.py", "--quick", "--jobs", "2", "--seed", "20261123"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.match(r"--seed \d+\n", done.stdout)
+    assert len(done.stdout.splitlines()) == 8
+
+
+def raises(rng, folder):
+    return 1 / 0
+
+
+def warns(rng, folder):
+    warnings.warn("divide by zero", RuntimeWarning, stacklevel=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [(raises, "ZeroDivisionError"), (warns, "RuntimeWarning: divide by zero")],
+)
+def test_what_goes_wrong_is_found(fuzz, tmp_path, monkeypatch, kind, words):
+    monkeypatch.setitem(fuzz.KINDS, "load", kind)
+    assert words in fuzz.once("load", "1", 0, tmp_path)[2]
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(("kills", "accidents"), [(2, 1), pytest.param(6, 6, marks=pytest.mark.slow)])
+def test_nothing_is_lost_doubled_or_left_over(benchmark_script, capsys, kills, accidents):
+    code = benchmark_script("kills").main(["--count", str(kills), "--accidents", str(accidents)])
+    assert code == 0, capsys.readouterr().out
+
+
+CHECKOUT = Path(__file__).parents[1]
+mutations = imported_script("mutations")
+
+
+def changed(source):
+    """Every line that stands in the place of the only one of `source`."""
+    found = mutations.mutations_of("a.py", source, 1000, 1)
+    return sorted(each.mutated for each in found)
+
+
+def test_what_becomes_of_a_line():
+    expected = {
+        "a < 3": ["(a <= 3)", "(a >= 3)", "a < 4"],
+        "a == 'card'": ["(a != 'card')", "a == 'card_'"],
+        "x = a * b + 2": ["x = (a * b - 2)", "x = (a / b) + 2", "x = a * b + 3"],
+        "x = a and not b": ["x = (a or not b)", "x = a and (b)"],
+        "x = f(True, 0.25, -y)": ["x = f(False, 0.25, -y)", "x = f(True, 0.25, (y))", "x = f(True, 0.5, -y)"],
+        "a += b": ["a -= b"],
+        "x = row['seconds']": ["x = row['seconds_']"],
+        "x = a if b else c": ["x = a if (not b) else c"],
+        "é = 'ß' if a else b": ["é = 'ß' if (not a) else b"],
+    }
+    assert {source: changed(source) for source in expected} == expected
+
+
+def test_the_table_names_modules_and_tests_that_there_are():
+    for module, tests in mutations.TESTS.items():
+        assert (CHECKOUT / module).is_file()
+        assert [name for name in tests if not (CHECKOUT / "tests" / f"{name}.py").is_file()] == []
