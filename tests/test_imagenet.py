@@ -366,8 +366,8 @@ class Killed(BaseException):
 class KillingClock(Clock):
     """Dies at a step of an epoch."""
 
-    def steps(self, loader, phase, **options):
-        for number, batch in enumerate(super().steps(loader, phase, **options)):
+    def steps(self, loader, phase, samples=None, **options):
+        for number, batch in enumerate(super().steps(loader, phase, samples, **options)):
             if phase == "train" and (self._run.epoch, number) == self.kill_at:
                 raise Killed
             yield batch

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from gpubench.cli.app import app
 from gpubench.cli.quick import neighbours, quick_lines
 from gpubench.cli.run import print_results
-from gpubench.console import Screen
 from gpubench.hardware.environment import Device
 from gpubench.rows import write as records
 from gpubench.rows.read import load
@@ -135,7 +134,7 @@ def resnet18(tmp_path, monkeypatch, capsys):
         lines, out = [], tmp_path / "a.csv"
         chosen = {"models": ("resnet18",), "device": devices[0].device, "synthetic": True, "rank": True} | options
         summary = run(Options(mode="quick", out=out, **chosen), lines.append, run_child=Machine(*devices))
-        assert print_results(summary, Screen(stderr=True)) == 0
+        assert print_results(summary) == 0
         return "\n".join(lines) + capsys.readouterr().err, load([out]).frame
 
     return quick
