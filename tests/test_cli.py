@@ -81,7 +81,7 @@ def asked(monkeypatch):
 def test_run_asks_for_the_defaults_and_no_option_is_missing_above(asked):
     assert invoke(app, ["run"]).exit_code == 0
     assert asked == [Options()]
-    tried = set(shlex.split(" ".join([MANY, REST, QUICK, ON_SLURM])))
+    tried = set(shlex.split(" ".join([MANY, REST, UNRANKED, ON_SLURM])))
     flags = {flag for option in get_command(app).commands["run"].params for flag in option.opts}
     assert flags - tried == set()
 

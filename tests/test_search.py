@@ -50,16 +50,11 @@ def fits(batch):
     return Measurement(status="ok", samples_per_second=100.0, peak_memory_bytes=batch * 10**6)
 
 
-def test_a_crash_above_a_batch_that_fitted_is_too_large_and_a_timeout_is_no_full_memory():
+def test_a_crash_above_a_batch_that_fitted_is_too_large():
     crash = Measurement(status="failed", reason="ended by SIGSEGV")
     case, _ = search(lambda batch, mode: fits(batch) if batch <= 100 else crash)
     assert case.batch_size == 96
     assert not case.refusal
-    # MIOpen and compilers may search for minutes at each new shape.
-    late = Measurement(status="timed_out", reason="no answer within the time limit")
-    case, _ = search(lambda batch, mode: fits(batch) if batch <= 100 else late)
-    assert case.refusal_status == "timed_out"
-    assert "batch" in case.refusal
 
 
 @pytest.mark.parametrize(
@@ -89,13 +84,6 @@ def test_a_confirmed_batch_may_be_smaller():
     case, lines = search(lambda batch, mode: full if mode == "sampled" and batch > 60 else fits(batch), cap=64)
     assert (case.batch_size, case.batch_capped) == (56, False)
     assert lacking(lines[-1], "batch 64", "out_of_memory", "full") == []
-    found = batches(lambda trial: fits(trial.case.batch_size))
-    found.of(CASE)
-    found.of(FP16)
-    assert found.waits(TWIN)  # their first trials may still lower what was found
-    for case, size in ((CASE, 40), (FP16, 80)):
-        found.settle(replace(found.so_far(case), batch_size=size))
-    assert found.so_far(TWIN).batch_size == 40
 
 
 PRECISION_FAILED = Measurement(status="failed", reason="PrecisionError: asked for fp16, which looks like fp32")

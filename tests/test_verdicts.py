@@ -207,7 +207,7 @@ def test_how_many_trials_or_specimens_would_decide():
     full = group(SIX * 8 + (100.0,), precision="fp16"), group(SIX * 8 + (100.0,))
     assert lacking(advice(OPEN, *full), "about 50 trials") == []
     pair = group(SIX, device_hash=""), group(SIX, device_hash="")
-    assert advice(SPREAD, *pair, "card") == "about 4 more specimens a side would decide"
+    assert advice(SPREAD, *pair, "card") == "about 4 more specimens per side would decide"
 
 
 SPREAD = Ratio(0.9, 0.87, 0.93, 0.001, (0.88, 0.92), (0.8, 1.01), specimens=1)
