@@ -17,12 +17,8 @@ REPORT_SECONDS = 20.0
 END_SECONDS = 1.0
 """Longest time from the end of a template's socket to its own end, in seconds."""
 NOT_FORKED: tuple[str, ...] = ("cpu",)
-"""Devices whose trials are new processes: a CPU's tensors are in the heap that a fork inherits.
-
-Forks of one process took the same page faults per step on a CPU (154, 1,256 or 2,144, by the process). Steps of a small
-ResNet-18 took 0.92 of the CPU time of new processes (six pairs, 0.84 to 1.00), and in another test 1.09. Whether the
-two differ on a card has not been measured.
-"""
+"""Devices whose trials are new processes: a CPU's tensors are in the heap that a fork inherits, and the times of steps
+differ from those of new processes (docs/research/decisions/2-process-per-trial.md)."""
 MOST_TEMPLATES = 3
 """Each has the memory of a process with torch."""
 Key = tuple[str, int]
@@ -146,7 +142,7 @@ class Template(ServingChild):
 
 
 class Fork:
-    """A fork of a template, with the methods of `subprocess.Popen`. Its pid stays its own until the next fork."""
+    """A fork of a template, with the methods of `subprocess.Popen`."""
 
     def __init__(self, template: Template, pid: int, stdout: IO[bytes] | None) -> None:
         self._template = template
@@ -162,7 +158,7 @@ class Fork:
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end and return its return code; raises TimeoutExpired.
 
-        Without `timeout` the fork was killed: if its template does not report that, the template is ended too.
+        Call it without `timeout` after a kill: if the template does not report the end, the template is ended too.
         """
         if self.returncode is None:
             try:
