@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from gpubench.cli import options
 from gpubench.cli.app import app
-from gpubench.cli.arguments import parse_duration, parse_size
 from gpubench.cli.doctor import doctor
+from gpubench.cli.options import parse_duration, parse_size
 from gpubench.errors import UserError
 from gpubench.hardware.advice import Check
 from gpubench.hardware.state import Host
@@ -119,10 +119,10 @@ def test_run_passes_every_option_on(asked, monkeypatch):
 
 def test_slurm_gets_the_wishes_and_the_other_options(monkeypatch):
     got = []
-    monkeypatch.setattr("gpubench.runner.cluster.slurm.run_on_slurm", lambda *told: got.append(told) or 0)
+    monkeypatch.setattr("gpubench.runner.slurm.run_on_slurm", lambda *told: got.append(told) or 0)
     monkeypatch.setattr("sys.argv", ["gpubench", *shlex.split(ON_SLURM)])
     assert invoke(app, shlex.split(ON_SLURM)).exit_code == 0
-    ((job_options, arguments, out, _),) = got
+    ((job_options, arguments, out),) = got
     assert job_options == {"partition": "gpu", "nodes": 4}
     assert (arguments, out) == (["run", "--seed", "9"], Path("x.csv"))
 

@@ -205,6 +205,8 @@ def test_ctrl_c_while_a_row_is_written_is_kept_until_it_is(tmp_path):
             signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             interrupts.check()
+        interrupts.ignore()
+        signal.raise_signal(signal.SIGINT)  # while the rows of a stopped run are written
     assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN  # a second Ctrl-C cannot cut the end short
     for number, before in handlers.items():
         signal.signal(number, before)

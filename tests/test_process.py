@@ -1,5 +1,6 @@
 """A child may answer, raise, crash, hang, be killed or outlive its parent: each end is told apart."""
 
+import contextlib
 import json
 import os
 import selectors
@@ -10,6 +11,7 @@ import sys
 import textwrap
 import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import psutil
@@ -18,7 +20,7 @@ import pytest
 from gpubench.runner import process
 from gpubench.runner.process import Outcome, run_child
 from gpubench.suite import files
-from gpubench.suite.trial import Case, Trial, measurement_from_json, trial_to_json
+from gpubench.suite.trial import Case, Trial, measurement_from_json
 
 STEP = """
     for epoch in clock.epochs(1):
@@ -49,7 +51,7 @@ SUITE = Suite(train=train, models=("m",), params={{}}, version=1, torch=False)
         model="m", precision="fp32", device="cpu", params={}, batch_policy="fixed", batch_size=4,
         mode="quick", data="",
     )  # fmt: skip
-    return {"task": "trial", "trial": trial_to_json(Trial(case, 0, 1))}
+    return {"task": "trial", "trial": asdict(Trial(case, 0, 1))}
 
 
 def measured(outcome: Outcome):
@@ -130,6 +132,7 @@ def started_trial(tmp_path):
     body = f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     job.write_text(json.dumps(task(tmp_path, body)))
     script = f"""
+import contextlib
 import json
 from gpubench.runner.process import run_child
 run_child(json.load(open({str(job)!r})))
@@ -226,7 +229,7 @@ def test_a_child_that_serves_is_asked_over_a_socket_that_is_closed_with_it(monke
     monkeypatch.setattr(process, "_kill_group", ended.append)
     with theirs, os.fdopen(watched, "rb"):
         heard = theirs.makefile("rb")
-        with process.ServingChild({"task": "meet"}) as serving:
+        with contextlib.closing(process.ServingChild({"task": "meet"})) as serving:
             assert heard.readline() == b'{"task": "meet"}\n'
             theirs.sendall(b'{"ready": true}\n[7]\n')
             assert serving.hear(5) == {"ready": True}

@@ -14,7 +14,6 @@ from small_trials import small_trial
 from gpubench.hardware.environment import Device, cpu_facts, environment_of
 from gpubench.hardware.state import CardState, Commands, Processes, Reading
 from gpubench.hardware.telemetry import Sampler, foreign, settled
-from gpubench.runner.data import Data
 from gpubench.runner.measure import Measure
 from gpubench.runner.options import Options
 from gpubench.runner.process import Outcome, run_child
@@ -229,7 +228,6 @@ def session_and_case(tmp_path, card):
         cards={"xpu:0": card},
         environment=environment_of(cpu_facts()),
         path=tmp_path / "a.csv",
-        data={"scripted": Data("")},
     )
     return session, case
 

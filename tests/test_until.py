@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -9,7 +10,11 @@ import pytest
 from facts import lacking
 
 from gpubench.interval import drifts, median_interval
+from gpubench.runner.options import Options
+from gpubench.runner.process import Outcome
 from gpubench.runner.rounds import half_width, why_stop, widths_of
+from gpubench.runner.run import run
+from gpubench.suite.trial import Measurement
 
 SCRIPTED = Path(__file__).parent / "suites" / "scripted.py"
 TIGHT = [1.0, 1.001, 1.002, 0.999, 0.998, 1.0]
@@ -35,17 +40,17 @@ def test_half_width_is_of_the_corrected_interval_as_a_share_of_the_median(second
 def test_where_a_width_or_a_budget_is_just_enough():
     wide = {"a": [100.0, 110.0, 120.0, 90.0, 80.0, 100.0], "b": [40.0, 44.0, 41.0, 39.0, 40.0, 36.0], "c": []}
     assert widths_of(wide) == {"a": pytest.approx(0.2), "b": pytest.approx(0.1)}
-    assert why_stop(wide, 0.2) == "2 of 2 intervals are within 20%"
-    assert why_stop(wide, 0.19) is None
-    assert why_stop(wide, 0.19, budget_seconds=60, needed_seconds=60) is None
-    assert lacking(why_stop(wide, 0.125, 60.4, 60.5), "60 s", "1 of 2", "12.5%", "a (20%)") == []
-    assert lacking(why_stop(wide, 0.01, 0.0, 1.0), "0 s", "0 of 2", "1%", "a (20%)", "b (10%)") == []
-    assert why_stop({"a": TIGHT, "broken": []}, 0.01) == "1 of 1 intervals are within 1%"
-    assert why_stop({"broken": []}, 0.01)
+    assert why_stop(widths_of(wide), 0.2) == "2 of 2 intervals are within 20%"
+    assert why_stop(widths_of(wide), 0.19) is None
+    assert why_stop(widths_of(wide), 0.19, budget_seconds=60, needed_seconds=60) is None
+    assert lacking(why_stop(widths_of(wide), 0.125, 60.4, 60.5), "60 s", "1 of 2", "12.5%", "a (20%)") == []
+    assert lacking(why_stop(widths_of(wide), 0.01, 0.0, 1.0), "0 s", "0 of 2", "1%", "a (20%)", "b (10%)") == []
+    assert why_stop(widths_of({"a": TIGHT, "broken": []}), 0.01) == "1 of 1 intervals are within 1%"
+    assert why_stop(widths_of({"broken": []}), 0.01)
     steady, drifting = [1.000, 1.002, 1.001, 1.003, 0.999, 1.001], [1.000, 1.001, 1.002, 1.003, 1.004, 1.005]
-    assert why_stop({"a": steady}, 0.01)
-    assert why_stop({"a": steady, "b": drifting}, 0.01) is None
-    assert "b (too few trials, or they drift)" in why_stop({"a": steady, "b": drifting}, 0.01, 10.0, 11.0)
+    assert why_stop(widths_of({"a": steady}), 0.01)
+    assert why_stop(widths_of({"a": steady, "b": drifting}), 0.01) is None
+    assert "b (too few trials, or they drift)" in why_stop(widths_of({"a": steady, "b": drifting}), 0.01, 10.0, 11.0)
 
 
 def test_rounds_are_added_and_a_budget_ends_them(cli, tmp_path, monkeypatch):
@@ -75,6 +80,32 @@ def test_rounds_are_added_and_a_budget_ends_them(cli, tmp_path, monkeypatch):
     after = pd.read_csv(tmp_path / "hard.csv")
     assert list(after["trial"]) == list(range(len(after)))
     assert len(after) > len(before)
+
+
+def test_only_ok_trials_have_a_time_and_a_finished_run_goes_on_with_until(tmp_path, monkeypatch):
+    monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)
+    asked = []
+
+    def run_child(task, **_):
+        if task["task"] != "trial":
+            return Outcome("answered", 0.0, {})
+        asked.append(task["trial"]["index"])
+        return Outcome("answered", 1.0, {"measurement": asdict(Measurement("goal_missed", seconds=1.0, measured=True))})
+
+    def lines_of(**wishes):
+        lines = []
+        usual = {"suites": (str(SCRIPTED),), "device": "cpu", "precision": "fp32", "models": ("short",)}
+        assert run(Options(**usual, **wishes), lines.append, run_child).exit_code == 4
+        return lines
+
+    out = tmp_path / "a.csv"
+    lines_of(until=0.01, out=out)  # its progress says: no case has a time
+    assert asked == [0, 1, 2, 3, 4, 5]
+    (done,) = [line for line in lines_of(until=0.01, out=out) if "6 of 6" in line]
+    assert lacking(done, "already in", "0 to do") == []
+    lines_of(repeats=2, out=tmp_path / "b.csv")
+    assert lines_of(repeats=2, out=tmp_path / "b.csv")[-1].endswith("b.csv: all trials are done")
+    assert asked[6:] == [0, 1]
 
 
 @pytest.mark.parametrize(

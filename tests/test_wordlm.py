@@ -302,7 +302,7 @@ def test_torchs_counter_agrees_on_the_transformer():
 
 def cases_with_apex(device, wish):
     options = Options(suites=("wordlm",), models=("lstm",), precision=wish, settings={"engine": "apex"})
-    return cases_of(recipes_of(options, [WORDLM]), options, [device], {"wordlm": "synthetic"}, {})
+    return cases_of(recipes_of(options, [WORDLM]), options, [device])
 
 
 def test_apex_is_refused_where_it_cannot_train(tmp_path, monkeypatch):

@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpubench.cli.arguments import check_choice
-from gpubench.cli.options import FLAG, FORMATS, THEMES, Format, Price, Theme, chart_option, shown_option, side_option
+from gpubench.cli.options import (
+    FLAG,
+    FORMATS,
+    THEMES,
+    Format,
+    Price,
+    Theme,
+    chart_option,
+    check_choice,
+    examples,
+    shown_option,
+    side_option,
+)
 from gpubench.errors import UserError
 from gpubench.printed import say
 from gpubench.show.wrap import indented, line_width, wrapped
@@ -16,19 +27,13 @@ from gpubench.show.wrap import indented, line_width, wrapped
 if TYPE_CHECKING:
     from gpubench.studies.section import Answer, Table
 
-EXAMPLES = """
-Examples:
-
-Rank every card that others measured: `gpubench cards`
-
-Compare two cards: `gpubench cards RTX 4090 RTX 3090`
-
-Several cards, relative to the last one: `gpubench cards H100 SXM L40S RTX 4090`
-
-Per dollar: `gpubench cards --relative-to "RTX 3090" --price prices.toml`
-
-Who published the figures: `gpubench cards --sources`
-"""
+EXAMPLES = examples(
+    "Rank every card that others measured: `gpubench cards`",
+    "Compare two cards: `gpubench cards RTX 4090 RTX 3090`",
+    "Several cards, relative to the last one: `gpubench cards H100 SXM L40S RTX 4090`",
+    'Per dollar: `gpubench cards --relative-to "RTX 3090" --price prices.toml`',
+    "Who published the figures: `gpubench cards --sources`",
+)
 
 
 def cards(
@@ -66,9 +71,8 @@ def cards(
         return _print(answer, table, answer.sections[0].tables)
     names = list(data_sheets())
     chosen = options.cards_in(card or (), names)
-    if len(chosen) != len(set(chosen)):
-        twice = next(name for name in chosen if chosen.count(name) > 1)
-        raise UserError(f"{twice} is named twice; name different cards to compare them")
+    if twice := [name for name in chosen if chosen.count(name) > 1]:
+        raise UserError(f"{twice[0]} is named twice; name different cards to compare them")
     if len(chosen) > 1 and relative_to:
         raise UserError(f"--relative-to {relative_to}: the last card is the reference; leave it out")
     if len(chosen) == 1 and (charts or price):

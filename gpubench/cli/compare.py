@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-from gpubench.cli.arguments import check_choice, parse_share
 from gpubench.cli.options import (
     FLAG,
     FORMATS,
@@ -17,22 +16,20 @@ from gpubench.cli.options import (
     Theme,
     Where,
     chart_option,
+    check_choice,
+    examples,
+    parse_share,
     shown_option,
 )
 from gpubench.errors import UserError
 from gpubench.printed import say
 
-EXAMPLES = """
-Examples:
-
-Every card and precision: `gpubench compare results/*.csv`
-
-Also as charts: `gpubench compare mine.csv theirs.csv --by card --baseline "1080 Ti" --charts charts/`
-
-The best card per dollar: `gpubench compare results/*.csv --metric value --price prices.toml`
-
-As a test in CI, by its exit code: `gpubench compare *.csv --by torch --baseline 2.14 --fail-on-slower 5%`
-"""
+EXAMPLES = examples(
+    "Every card and precision: `gpubench compare results/*.csv`",
+    'Also as charts: `gpubench compare mine.csv theirs.csv --by card --baseline "1080 Ti" --charts charts/`',
+    "The best card per dollar: `gpubench compare results/*.csv --metric value --price prices.toml`",
+    "As a test in CI, by its exit code: `gpubench compare *.csv --by torch --baseline 2.14 --fail-on-slower 5%`",
+)
 NOTHING_COMPARABLE = 3
 """Exit code."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpubench.cli.options import DataFolder
+from gpubench.cli.options import DataFolder, examples
 from gpubench.errors import UserError
 from gpubench.printed import say
 
@@ -23,13 +23,10 @@ if TYPE_CHECKING:
     from gpubench.hardware.telemetry import CardReader
     from gpubench.runner.process import RunChild
 
-EXAMPLES = """
-Examples:
-
-What to fix before measuring: `gpubench doctor`
-
-Is my card healthy? `gpubench run --suite reference --batch 64`, then `gpubench doctor --against others.csv`
-"""
+EXAMPLES = examples(
+    "What to fix before measuring: `gpubench doctor`",
+    "Is my card healthy? `gpubench run --suite reference --batch 64`, then `gpubench doctor --against others.csv`",
+)
 IDLE_READINGS = 4
 IDLE_SECONDS = 0.5
 """Between two readings."""

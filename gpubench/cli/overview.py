@@ -58,11 +58,9 @@ def installed_torch() -> tuple[str, str]:
 
 
 def _torch_version_of(name: str) -> str:
-    """Return the text of a name in torch's version.py; empty if there is no torch, or it has no such part."""
+    """Return the text of a name in torch's version.py; empty if there is no torch, or it has no such name."""
     spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
-        return ""
-    text = Path(spec.origin).with_name("version.py").read_text()
+    text = Path(spec.origin).with_name("version.py").read_text() if spec and spec.origin else ""
     match = re.search(rf"^{name}\b.*?= '([^']+)'", text, re.MULTILINE)
     return match[1] if match else ""
 

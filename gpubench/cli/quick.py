@@ -48,18 +48,17 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
     card = name if on_cpu else short_name(name)
     batches, source = trials["batch_size"], f"torch {trials['torch'].iloc[0]}, {datetime.now(UTC):%Y-%m-%d}"
     lines = [f"  {name:<12}{rate:>8,.4g} images/s   batch {batches[name]:.0f}" for name, rate in rates.items()]
-    said = ""
+    title = f"ResNet-50 on {card}"
     mixed = next((name for name in ("fp16", "bf16") if name in rates), "")
     if mixed and "fp32" in rates:
         speedup = times(rates[mixed] / rates["fp32"])
         marks = Counter(mark for text in trials["marks"] for mark in str(text).split())
         basis = ", ".join(["1 run each: rough", *marked(marks, len(trials), "runs ")])
-        said = f"{mixed} is {speedup} as fast as fp32 on this {'CPU' if on_cpu else card} ({basis})"
-        lines += wrapped(f"{said}.")
+        title = f"{mixed} is {speedup} as fast as fp32 on this {'CPU' if on_cpu else card} ({basis})"
+        lines += wrapped(f"{title}.")
     is_ranked = not on_cpu and bool(mixed) and all(are_comparable(trials.loc[[mixed]].reset_index(), ("quick",)))
     if not is_ranked:
         shown = {f"{card}, {name}": rate for name, rate in rates.items()}
-        title = said or f"ResNet-50 on {card}"
         lines += ["CPUs are not ranked."] if on_cpu else wrapped(NOT_RANKED)
     else:
         shown = neighbours(card, rates[mixed])

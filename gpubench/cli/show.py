@@ -9,21 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpubench.cli.arguments import parse_settings
-from gpubench.cli.options import FLAG
+from gpubench.cli.options import FLAG, examples, parse_settings
 from gpubench.errors import UserError
 from gpubench.printed import say
 
 if TYPE_CHECKING:
     from gpubench.show.network import NetworkSummary
 
-EXAMPLES = """
-Examples:
-
-On the screen: `gpubench show cifar10 baseline`
-
-As a picture: `gpubench show resnet resnet50 --set recipe=article --chart resnet50.png`
-"""
+EXAMPLES = examples(
+    "On the screen: `gpubench show cifar10 baseline`",
+    "As a picture: `gpubench show resnet resnet50 --set recipe=article --chart resnet50.png`",
+)
 TIME_LIMIT_SECONDS = 300.0
 
 

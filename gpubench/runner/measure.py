@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from gpubench.hardware import host
 from gpubench.hardware.telemetry import Sampler
@@ -12,7 +12,7 @@ from gpubench.runner.process import Message, Outcome, RunChild
 from gpubench.runner.progress import TrialProgress
 from gpubench.runner.resume import case_terms
 from gpubench.runner.session import Session
-from gpubench.suite.trial import Case, Measurement, Status, Trial, measurement_from_json, trial_to_json
+from gpubench.suite.trial import Case, Measurement, Status, Trial, measurement_from_json
 
 STATUS_OF_END: Mapping[str, Status] = {"timed_out": "timed_out", "over_memory": "out_of_memory"}
 """Status of a trial whose process ended without an answer; else it failed."""
@@ -37,9 +37,12 @@ class Measure:
         """Run the trial and return its measurement, however its process ended."""
         case = trial.case
         on_cpu = self._on_cpu(case)
-        sampler = self._sampler(case)
+        # Energy and clocks of one card do not describe a group, nor does one machine's CPU describe several.
+        card = self._session.cards[case.device] if case.processes == 1 else None
+        cpu_energy = self._cpu_energy if case.nodes == 1 else (lambda: None)
+        sampler = Sampler(card, cpu_energy, on_cpu=on_cpu, all_processes_visible=self._all_visible)
         load = host.cpu_load(self._session.environment.cpu_count) if on_cpu and case.nodes == 1 else None
-        outcome = self._in_child(self._placed(trial), sampler)
+        outcome = self._in_child(self._with_folders(trial), sampler)
         measurement = _measurement_of(outcome)
         telemetry = sampler.telemetry(measurement.laps)
         if load and (others := load.others()) > host.SHARED_CPU:
@@ -51,9 +54,9 @@ class Measure:
             measurement = _within_limit(measurement, case, outcome.peak_resident_bytes or 0)
         return measurement
 
-    def _placed(self, trial: Trial) -> Trial:
+    def _with_folders(self, trial: Trial) -> Trial:
         """Return the trial with the folders of this machine."""
-        options, folder = self._session.options, self._session.data[trial.case.suite].folder
+        options, folder = self._session.options, self._session.folders.get(trial.case.suite)
         return replace(
             trial,
             data_dir=str(folder or ""),
@@ -64,13 +67,6 @@ class Measure:
 
     def _on_cpu(self, case: Case) -> bool:
         return self._session.devices[case.device].kind == "cpu"
-
-    def _sampler(self, case: Case) -> Sampler:
-        # Energy and clocks of one card do not describe a group.
-        card = self._session.cards[case.device] if case.processes == 1 else None
-        # Nor does one machine's CPU describe several.
-        cpu_energy = self._cpu_energy if case.nodes == 1 else (lambda: None)
-        return Sampler(card, cpu_energy, on_cpu=self._on_cpu(case), all_processes_visible=self._all_visible)
 
     def _in_child(self, trial: Trial, sampler: Sampler) -> Outcome:
         case = trial.case
@@ -84,7 +80,7 @@ class Measure:
         return self._run_child(
             {
                 "task": "trial",
-                "trial": trial_to_json(trial),
+                "trial": asdict(trial),
                 "watched": sampler.watches,
                 "place": None,
                 "collective_seconds": min(COLLECTIVE_SECONDS, (limit_seconds or math.inf) / 4),

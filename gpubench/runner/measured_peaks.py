@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -68,12 +69,10 @@ def measure(
 
     Stored for later runs unless other programs used the device meanwhile; then `say` prints a note.
     """
-    task = {"task": "peak", "device": device.device, "precision": precision, "threads": threads}
+    task = {"device": device.device, "precision": precision, "threads": threads, "soak_seconds": soak_seconds}
     sampler = Sampler(readers([device])[device.device], all_processes_visible=host.all_processes_visible())
     cpu_load = host.cpu_load(cpu_count()) if device.kind == "cpu" else None
-    outcome = run_child(
-        {**task, "soak_seconds": soak_seconds}, on_wake=sampler.tick, time_limit_seconds=TIME_LIMIT_SECONDS
-    )
+    outcome = run_child({"task": "peak", **task}, on_wake=sampler.tick, time_limit_seconds=TIME_LIMIT_SECONDS)
     answer = outcome.answer or {}
     if "rates" not in answer:
         why = answer.get("reason") or outcome.reason
@@ -113,12 +112,10 @@ def _store(key: str, peak: Peak) -> None:
     if not key:
         return
     file = cache_file()
-    try:
+    with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{file}.lock"):
             rates = {name: value for name, value in asdict(peak).items() if name != "shared"}
             new_file = file.with_suffix(".new")
             new_file.write_text(json.dumps({**_read(), key: rates}, indent=1, sort_keys=True))
             new_file.replace(file)
-    except OSError:
-        return

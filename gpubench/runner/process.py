@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, Literal, Protocol, Self
+from typing import IO, Any, Literal, Protocol
 
 import psutil
 
@@ -23,11 +23,11 @@ from gpubench.hardware.environment import TorchFacts
 Message = Mapping[str, Any]
 """A message between parent and child: data for JSON."""
 WAKE_SECONDS = 0.2
-"""How often the parent checks whether the child is alive; in between it sleeps in select."""
-BREATH_SECONDS = 0.01
-"""Pause after each read, in which more output gathers."""
+"""Seconds between two checks whether the child is alive; in between the parent sleeps in select."""
+PAUSE_SECONDS = 0.01
+"""Pause after each read, so that the next one reads more at once."""
 IMPORT_SECONDS = 120.0
-"""Most time for importing suites of the user."""
+"""Time limit for importing suites of the user."""
 MOST_READ = 1 << 20
 """Most bytes that are read at once, so that limits are checked however much a child prints."""
 MOST_LINE = {"channel": 1 << 26, "output": 1 << 16}
@@ -87,16 +87,12 @@ class Outcome:
             return "the process passed the memory limit and was killed"
         if self.end == "garbled":
             return "the process sent a message that gpubench cannot read, and was killed"
-        code = self.exit_code or 0
+        code, printed = self.exit_code or 0, f"; it printed: {self.tail}" if self.tail else ""
         if code >= 0:
-            return f"the process ended with exit code {code} and no answer{self._printed}"
+            return f"the process ended with exit code {code} and no answer{printed}"
         name = signal.Signals(-code).name
         hint = " (by the system, out of memory, or by hand)" if name == "SIGKILL" else ""
-        return f"the process was ended by {name}{hint}{self._printed}"
-
-    @property
-    def _printed(self) -> str:
-        return f"; it printed: {self.tail}" if self.tail else ""
+        return f"the process was ended by {name}{hint}{printed}"
 
 
 RunChild = Callable[..., Outcome]
@@ -179,12 +175,6 @@ class ServingChild:
         self._messages = self._socket.makefile("rb")
         self._send(task)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """End the child and all that it started."""
         if self._lifeline.closed:  # by then another process may have its number
@@ -252,9 +242,9 @@ class _Watch:
         self._garbled = False
         self._shown = 0
         self._pending = {"channel": bytearray(), "output": bytearray()}
-        self._output: IO[bytes] | None = child.stdout
+        assert child.stdout is not None
+        self._output = child.stdout
         self._selector = selectors.DefaultSelector()
-        assert self._output is not None
         os.set_blocking(self._output.fileno(), False)
         self._selector.register(channel, selectors.EVENT_READ, self._read_channel)
         self._selector.register(self._output, selectors.EVENT_READ, self._read_output)
@@ -275,7 +265,7 @@ class _Watch:
                 self.drain()
                 return "garbled" if self._garbled else "answered" if self.answer is not None else "died"
             if time.monotonic() - woken < WAKE_SECONDS / 2:
-                time.sleep(BREATH_SECONDS)  # a child that prints without end must not keep this process busy
+                time.sleep(PAUSE_SECONDS)  # a child that prints without end must not keep this process busy
                 continue
             woken = time.monotonic()
             if message := self.on_wake(self.child.pid):
@@ -296,12 +286,11 @@ class _Watch:
                     read()
 
     def finish(self) -> None:
-        """Read what is left after the child's end, whose last line may lack its end, and close its output."""
+        """Read what is left after the child's end, also a line without its end, and close the output."""
         self.drain()
         if line := self._pending["output"]:
             self._show(line)
         self._selector.close()
-        assert self._output is not None
         self._output.close()
 
     def _read_channel(self) -> None:
@@ -317,9 +306,7 @@ class _Watch:
                 self._garbled = True
 
     def _read_output(self) -> None:
-        assert self._output is not None
-        output = self._output
-        for line in self._lines("output", lambda: os.read(output.fileno(), MOST_READ)):
+        for line in self._lines("output", lambda: os.read(self._output.fileno(), MOST_READ)):
             self._show(line)
 
     def _show(self, line: bytearray) -> None:
@@ -342,9 +329,9 @@ class _Watch:
         except ConnectionResetError:
             chunk = b""
         if not chunk:
-            stream = self.channel if name == "channel" else self._output
+            stream: socket.socket | IO[bytes] = self.channel if name == "channel" else self._output
             with contextlib.suppress(KeyError, ValueError):
-                self._selector.unregister(stream)  # type: ignore[arg-type]
+                self._selector.unregister(stream)
         pending += chunk
         if b"\n" not in chunk and len(pending) <= MOST_LINE[name]:
             return []

@@ -39,6 +39,10 @@ class Interrupts:
             # A stopped run is about to end; a second Ctrl-C must not end it by a traceback.
             signal.signal(number, signal.SIG_IGN if self.reason else before)
 
+    def ignore(self) -> None:
+        """Ignore further signals: the run is about to end."""
+        self._held = True
+
     def check(self) -> None:
         """Raise KeyboardInterrupt if a signal was received."""
         if self.reason:

@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from types import SimpleNamespace, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -259,7 +259,7 @@ class Measurement:
     start: str = ""
     """`fresh` or `forked`: how its process was started; set by the parent."""
     startup_seconds: float | None = None
-    """Time of its process outside of training, set by the parent; None if it did not train."""
+    """Seconds of its process outside of training, set by the parent; None if its process sent no result."""
 
     @property
     def diverged(self) -> bool:
@@ -275,13 +275,8 @@ HINTS = {kind.__name__: get_type_hints(kind) for kind in (Lap, Measurement)}
 """Types of the fields, by class."""
 
 
-def trial_to_json(trial: Trial) -> dict[str, Any]:
-    """Return the trial as plain data, to be sent to the child."""
-    return asdict(trial)
-
-
 def trial_from_json(data: Mapping[str, Any]) -> Trial:
-    """Return the trial from what `trial_to_json` returned."""
+    """Return the trial that the parent sent as `asdict(trial)`."""
     case = dict(data["case"])
     case["studies"] = tuple(case["studies"])
     case["batch_curve"] = tuple(tuple(point) for point in case["batch_curve"])

@@ -31,7 +31,7 @@ from gpubench.worker.run_trial import Message, run_rank
 REPORT_SECONDS = 5.0
 """Longest wait for the reports of other machines after a failure, in seconds."""
 LOOK_SECONDS = 0.1
-"""Time between two looks at whether a process has ended, in seconds."""
+"""Seconds between two checks whether a process has ended or answered."""
 END_SECONDS = 5
 """Seconds that a process has to end before it is killed."""
 
@@ -55,13 +55,13 @@ def run(task: Message, channel: socket.socket) -> Message:
     local = case.processes // case.nodes
     if missing := _missing_devices(case.device, local):
         return {"measurement": asdict(Measurement("unsupported", missing))}
-    failures = []
     result = _run_processes(task, place, channel, local, near_their_cards(case.device, numa_nodes()))
     # A rank that failed by itself has written why; torch knows of those that were killed.
-    for index, failure in result.failures.items() if result else ():
-        if failure.exitcode < 0:
-            name = f"rank {place.node * local + index}"
-            failures.append(Failure(failure.timestamp, name, failed(_signal(-failure.exitcode))))
+    failures = [
+        Failure(failure.timestamp, f"rank {place.node * local + index}", failed(_signal(-failure.exitcode)))
+        for index, failure in (result.failures if result else {}).items()
+        if failure.exitcode < 0
+    ]
     answer = _answer(connect(place), case, place, failures)
     del server
     return answer
@@ -143,7 +143,7 @@ def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]
         return {"measurement": asdict(measurement), "train_call_seconds": answers["answer/0"]["train_call_seconds"]}
     deadline = time.monotonic() + REPORT_SECONDS
     while others and time.monotonic() < deadline and not all(store.check([key]) for key in others):
-        time.sleep(0.1)
+        time.sleep(LOOK_SECONDS)
     answers = _read(store, names)
     reports = {key: report for key, report in _read(store, others).items() if report["measurement"]["reason"]}
     for key, answer in {**answers, **reports}.items():

@@ -1,17 +1,16 @@
 """Stores the batch of each case of a run, and decides when to search for it and which trial confirms it."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-
-import pandas as pd
 
 from gpubench.hardware.environment import Device
 from gpubench.rows.table import BROKEN, number
 from gpubench.runner.batch.search import Measure, Say, cap_of, confirm, fit_batch, try_fp16
 from gpubench.runner.cases import failed_by
+from gpubench.runner.resume import EarlierRun
 from gpubench.suite.files import LoadedSuite
-from gpubench.suite.trial import Case, Measurement, Trial
+from gpubench.suite.trial import FINISHED, Case, Measurement, Trial
 
 Key = tuple[str, str, str, int, str, str]
 """Identifies a case of a run."""
@@ -22,7 +21,7 @@ class CaseBatches:
 
     Args:
         suites, devices: those of the run.
-        earlier_row: returns the row of an earlier run's search, which is then not repeated.
+        earlier: the rows of an earlier run, whose searches are not repeated.
         measure: runs a trial.
         say: prints a line per probe.
     """
@@ -31,29 +30,33 @@ class CaseBatches:
         self,
         suites: Mapping[str, LoadedSuite],
         devices: Mapping[str, Device],
-        *,
-        earlier_row: Callable[[Case], "pd.Series | None"],
+        earlier: EarlierRun,
         measure: Measure,
         say: Say,
     ) -> None:
-        self._suites, self._devices = suites, devices
-        self._earlier_row, self._measure, self._say = earlier_row, measure, say
+        self._suites, self._devices, self._earlier = suites, devices, earlier
+        self._measure, self._say = measure, say
         self._found: dict[Key, Case] = {}
         self._to_confirm: set[Key] = set()
-        """Cases whose batch was searched for, and whose first trial has to confirm it."""
+        """Cases whose batch was searched for, and whose next trial has to confirm it."""
+        self.has_searched = False
+        """Whether a search of this run has used a device."""
         self._compiled: set[Key] = set()
         """Cases whose kernels MIOpen has found and compiled."""
 
     def so_far(self, case: Case) -> Case | None:
-        """Return the case with the batch of its search so far; None for a twin without purpose."""
+        """Return the case with its batch as far as known; None for a twin that equals another case or cannot run."""
         if case.batch_policy != "max-fp32" or case.refusal:
             return self._found.get(_key(case)) or self._read(case) or case
-        fp32, mixed = (self.so_far(twin) or twin for twin in _largest(case))
+        mixed = replace(case, batch_policy="max", batch_size=None)
+        fp32, mixed = (self.so_far(max_case) or max_case for max_case in (replace(mixed, precision="fp32"), mixed))
         if fp32.refusal or mixed.refusal:
             return None
         if not (fp32.batch_size and mixed.batch_size):
             return case
-        return replace(case, batch_size=fp32.batch_size) if fp32.batch_size != mixed.batch_size else None
+        if fp32.batch_size == mixed.batch_size:
+            return None
+        return replace(case, batch_size=fp32.batch_size, batch_capped=fp32.batch_capped)
 
     def to_search(self, case: Case) -> bool:
         """Return whether the case needs a batch search."""
@@ -85,6 +88,7 @@ class CaseBatches:
             else:
                 case = fit_batch(case, self._devices[case.device], cap, self._measure, self._say)
                 self._to_confirm.add(_key(case))
+                self.has_searched = True
         self._found[_key(case)] = case
         return case
 
@@ -118,7 +122,7 @@ class CaseBatches:
 
     def _read(self, case: Case) -> Case | None:
         """Return the case with the batch of an earlier run, or None."""
-        if case.batch_size or (row := self._earlier_row(case)) is None:
+        if case.batch_size or (row := self._earlier.batch_of(case)) is None:
             return None
         size, capped = int(row["batch_size"]), bool(row["batch_capped"])
         try:
@@ -126,14 +130,10 @@ class CaseBatches:
             curve = tuple((int(number(batch)), number(rate), int(number(peak))) for batch, rate, peak in points)
         except BROKEN:
             return None  # edited: search again
+        if row["status"] not in FINISHED:
+            self._to_confirm.add(_key(case))
         return replace(case, batch_size=size, batch_capped=capped, batch_curve=curve)
 
 
 def _key(case: Case) -> Key:
     return case.suite, case.model, case.device, case.processes, case.precision, case.batch_policy
-
-
-def _largest(twin: Case) -> tuple[Case, Case]:
-    """Return the fp32 case whose batch `twin` uses, and the case of the twin's precision at its largest batch."""
-    mixed = replace(twin, batch_policy="max", batch_size=None)
-    return replace(mixed, precision="fp32"), mixed

@@ -11,22 +11,19 @@ from gpubench.hardware.environment import Device
 from gpubench.runner.batch.sizes import ProbeResult, fastest_batch, largest_batch
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.suite import Suite
-from gpubench.suite.trial import Case, Measurement, Trial
+from gpubench.suite.trial import Case, Measurement, Mode, Trial
 
 MARGIN = 0.03
 """Share of memory that probes leave free, so that the longer trial fits too."""
 CPU_MARGIN = 0.08
 """The same on a CPU, where resident memory differs by up to 7% between processes."""
-
 SPILLED = 0.7
 """A batch whose steps have less than this share of a smaller batch's rate uses memory that is not on the card. Chosen,
 not measured."""
-
 BACK_OFF = 0.95
 """Factor of the next batch if the confirming trial does not fit."""
 BACK_OFFS = 5
 """Most smaller batches that are tried."""
-
 CAP_SHARE = 20
 """Fewest steps in an epoch: a batch is at most a twentieth of the dataset."""
 MOST_ELEMENTS = 2**31 - 1
@@ -72,7 +69,7 @@ def capacity_of(case: Case, device: Device) -> int | None:
     return int(capacity * (1 - margin)) if capacity else None
 
 
-def fit_batch(case: Case, device: Device, cap: int | None, measure: Measure, say: Say) -> Case:
+def fit_batch(case: Case, device: Device, cap: int, measure: Measure, say: Say) -> Case:
     """Return the case with its batch and the curve of the search, or with a refusal if no batch works.
 
     The case's first trial, at the full memory limit, has to confirm the batch (see `confirm`).
@@ -81,11 +78,12 @@ def fit_batch(case: Case, device: Device, cap: int | None, measure: Measure, say
     fitted: dict[int, float] = {}
     """Rate of steps on a resident batch, in samples/s, by batch."""
     last = Measurement(status="out_of_memory")
-    stopped = False
+    failed: list[Measurement] = []
+    """The measurement of the probe that ended the search, if one did."""
 
     def probe(batch: int) -> ProbeResult | None:
-        nonlocal last, stopped
-        if stopped:
+        nonlocal last
+        if failed:
             return None
         # The proof of the precision does not depend on the batch: only the first that fits has it.
         measured = measure(_probe_of(replace(case, memory_limit_bytes=within), batch, prove=not fitted))
@@ -94,7 +92,7 @@ def fit_batch(case: Case, device: Device, cap: int | None, measure: Measure, say
         # A CPU's rate falls for other reasons.
         spilled = case.batch_policy == "max" and device.kind != "cpu" and is_spilled(measured, smaller)
         fitting = fits(measured) and not spilled
-        why_not = "far slower than a smaller batch" if spilled else _why_not(measured)
+        why_not = "far slower than a smaller batch" if spilled else why_not_fitting(measured)
         say(f"  batch {batch}: {f'{rate:,.1f} samples/s' if fitting else why_not}")
         if batch == 1 and measured.status == "failed" and last.status == "out_of_memory" and not fitted:
             # BatchNorm needs two samples if an image has shrunk to one pixel, and two did not fit.
@@ -103,30 +101,25 @@ def fit_batch(case: Case, device: Device, cap: int | None, measure: Measure, say
         last = measured
         if fitting:
             fitted[batch] = measured.resident_samples_per_second or 0.0
-        elif measured.status == "timed_out" and fitted:
-            # A library that compiles or searches for long. A smaller batch may take as long, so none is tried.
-            stopped = True
+        elif measured.status not in {"ok", "out_of_memory"} and not (smaller and measured.status != "timed_out"):
+            # No batch fits, or a library compiles or searches for long, which may take as long at a smaller batch.
+            failed.append(replace(measured, reason=f"batch {batch}: {measured.reason}"))
             return None
-        elif measured.status not in {"ok", "out_of_memory"} and not smaller:
-            raise ProbeFailed(replace(measured, reason=f"batch {batch}: {measured.reason}"))
         # If a larger batch crashes or is killed, the cause is most often memory: it does not fit.
         resting = measured.resting_memory_bytes or 0
         return ProbeResult(fits=fitting, rate=rate, memory_bytes=measured.peak_memory_bytes or 0, resting_bytes=resting)
 
     say(f"searching the {'largest' if case.batch_policy == 'max' else 'fastest'} batch of {case.label}")
-    try:
-        if case.batch_policy == "max":
-            rough = case.mode == "quick" and case.device != "cpu"
-            result = largest_batch(probe, capacity_bytes=within, cap=cap, rough=rough)
-        else:
-            result = fastest_batch(probe, cap=cap)
-    except ProbeFailed as failure:
-        return _refused(case, failure.measurement, "failed in the batch search")
+    if case.batch_policy == "max":
+        rough = case.mode == "quick" and case.device != "cpu"
+        result = largest_batch(probe, capacity_bytes=within, cap=cap, rough=rough)
+    else:
+        result = fastest_batch(probe, cap=cap)
     if result.batch is None:
-        return _refused(case, last, result.reason)
-    note = ", where the search stopped" if stopped else ", capped" if result.capped else ""
+        return _refused(case, failed[0] if failed else last, "failed in the batch search" if failed else result.reason)
+    note = ", where the search stopped" if failed else ", capped" if result.capped else ""
     say(f"  batch {result.batch}{note}; its first trial confirms it")
-    capped = result.capped or stopped
+    capped = result.capped or bool(failed)
     return replace(case, batch_size=result.batch, batch_capped=capped, batch_curve=result.curve)
 
 
@@ -144,8 +137,8 @@ def is_spilled(measurement: Measurement, smaller_rates: Sequence[float]) -> bool
     return rate is not None and rate < SPILLED * max(smaller_rates, default=0.0)
 
 
-def _why_not(measurement: Measurement) -> str:
-    """Return why the batch does not fit."""
+def why_not_fitting(measurement: Measurement) -> str:
+    """Return why the trial's batch does not fit in memory, or why that is unknown."""
     if measurement.status == "ok":
         return f"the allocator had to free memory {measurement.allocator_retries} times"
     return f"{measurement.status}: {measurement.reason}" if measurement.reason else measurement.status
@@ -158,14 +151,6 @@ def _refused(case: Case, measurement: Measurement, why: str) -> Case:
     return replace(case, refusal=reason, refusal_status=status)
 
 
-class ProbeFailed(Exception):
-    """A probe failed for a reason that a smaller batch does not change."""
-
-    def __init__(self, measurement: Measurement) -> None:
-        super().__init__(measurement.reason)
-        self.measurement = measurement
-
-
 def confirm(trial: Trial, measure: Measure, say: Say) -> tuple[Trial, Measurement | None]:
     """Run the first trial at the batch that a search found, or at a smaller one that fits; returns it as it ran.
 
@@ -173,12 +158,13 @@ def confirm(trial: Trial, measure: Measure, say: Say) -> tuple[Trial, Measuremen
     the case is refused and there is no measurement. Nor is there one of a full run.
     """
     searched = trial.case
+    mode: Mode = "quick" if searched.mode == "full" else searched.mode
     for _ in range(1 + BACK_OFFS):
         batch = trial.batch_size
-        measurement = measure(_shortened(trial))
+        measurement = measure(replace(trial, case=replace(trial.case, mode=mode)))
         if fits(measurement) or measurement.status == "goal_missed" or measurement.diverged:
-            return trial, None if trial.case.mode == "full" else measurement
-        say(f"  batch {batch} not confirmed: {_why_not(measurement)}")
+            return trial, None if searched.mode == "full" else measurement
+        say(f"  batch {batch} not confirmed: {why_not_fitting(measurement)}")
         smaller = int(batch * BACK_OFF) // 8 * 8
         smaller = smaller if smaller >= 8 else batch // 2
         # A smaller batch helps only with memory; BatchNorm cannot train on one sample.
@@ -187,8 +173,3 @@ def confirm(trial: Trial, measure: Measure, say: Say) -> tuple[Trial, Measuremen
         trial = replace(trial, case=replace(trial.case, batch_size=smaller, batch_capped=False))
     why = f"batch {searched.batch_size} was found, but no trial confirmed it or a smaller one"
     return replace(trial, case=_refused(searched, measurement, why)), None
-
-
-def _shortened(trial: Trial) -> Trial:
-    """Return a quick trial instead of a full one."""
-    return replace(trial, case=replace(trial.case, mode="quick")) if trial.case.mode == "full" else trial
