@@ -14,7 +14,7 @@ from gpubench.errors import UserError
 from gpubench.rows import write as records
 from gpubench.rows.row import NUMBERS
 from gpubench.rows.table import number, parsed
-from gpubench.runner.batch.batches import CaseBatches
+from gpubench.runner.batches import CaseBatches
 from gpubench.show.exports import export
 
 DEEP = "[" * 100_000
@@ -123,5 +123,5 @@ def test_a_parameter_of_thousands_of_digits_is_none(tmp_path, params):
 @pytest.mark.parametrize("text", [DEEP, "9" * 5000, "[[8]]", '[[8,"x",1]]', "5", "[[8,1e999,1]]"])
 def test_a_broken_curve_of_an_earlier_run_is_not_gone_on_with(text):
     known = {"batch_size": 8.0, "batch_capped": False, "batch_curve": text}
-    batches = CaseBatches({}, {}, earlier_row=lambda case: known, measure=None, say=None)
+    batches = CaseBatches({}, {}, SimpleNamespace(batch_of=lambda case: known), None, None)
     assert batches._read(SimpleNamespace(batch_size=None)) is None

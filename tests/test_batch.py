@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.runner.batch.search import MOST
-from gpubench.runner.batch.sizes import ProbeResult, fastest_batch, largest_batch
+from gpubench.runner.batch_sizes import ProbeResult, fastest_batch, largest_batch
+from gpubench.runner.batches import MOST
 
 
 class Card:

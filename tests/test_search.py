@@ -9,8 +9,7 @@ import pytest
 from facts import lacking
 
 from gpubench.hardware.environment import Device
-from gpubench.runner.batch.batches import CaseBatches
-from gpubench.runner.batch.search import MOST, cap_of, capacity_of, confirm, fit_batch, try_fp16
+from gpubench.runner.batches import MOST, CaseBatches, cap_of, capacity_of, confirm, fit_batch, try_fp16
 from gpubench.suite.files import LoadedSuite, find
 from gpubench.suite.suite import Suite
 from gpubench.suite.trial import Case, Measurement, Trial
@@ -262,7 +261,7 @@ def test_the_capacity_of_a_card_is_what_was_free_at_the_start(limit, available, 
 
 def test_a_cap_that_the_suite_cannot_compute_fails_the_case(monkeypatch):
     broken = batches(lambda trial: fits(trial.batch_size))
-    monkeypatch.setattr("gpubench.runner.batch.batches.cap_of", lambda case, suite: 1 / 0)
+    monkeypatch.setattr("gpubench.runner.batches.cap_of", lambda case, suite: 1 / 0)
     case = found_by(broken, CASE)
     assert (case.refusal_status, case.batch_size) == ("failed", None)
     assert "ZeroDivisionError" in case.refusal

@@ -11,7 +11,7 @@ from statistics import median
 
 from gpubench.interval import drifts, median_interval
 from gpubench.rows.row import Row
-from gpubench.runner.batch.batches import CaseBatches
+from gpubench.runner.batches import CaseBatches
 from gpubench.runner.forecast import Forecast
 from gpubench.runner.progress import FirstRatios, TrialProgress
 from gpubench.runner.resume import EarlierRun

@@ -10,7 +10,7 @@ from gpubench.hardware import host
 from gpubench.printed import Say
 from gpubench.rows.row import Row
 from gpubench.rows.write import RowsFile
-from gpubench.runner.batch.batches import CaseBatches
+from gpubench.runner.batches import CaseBatches
 from gpubench.runner.cases import recipes_of
 from gpubench.runner.devices import DeviceLost, lost_device
 from gpubench.runner.measure import Measure

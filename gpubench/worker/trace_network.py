@@ -1,6 +1,6 @@
 """Lists the layers of a suite's network with shapes, weights and FLOPs, and its schedule. Does not train.
 
-Runs one step on torch's meta device, whose tensors have shapes but no data. Called by tasks.py for `gpubench show`.
+Runs one step on torch's meta device, whose tensors have shapes but no data. Called by __main__.py for `gpubench show`.
 """
 
 from collections.abc import Callable, Iterator, Mapping

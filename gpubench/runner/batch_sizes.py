@@ -1,4 +1,4 @@
-"""Decides which batch to probe next in a search for the largest or the fastest. `search.py` runs the probes."""
+"""Decides which batch to probe next in a search for the largest or the fastest. `batches.py` runs the probes."""
 
 import math
 from collections.abc import Callable
