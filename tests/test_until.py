@@ -15,6 +15,51 @@ SCRIPTED = Path(__file__).parent / "suites" / "scripted.py"
 TIGHT = [1.0, 1.001, 1.002, 0.999, 0.998, 1.0]
 
 
+FASTER_IN_HALF = """
+import time
+from gpubench import Suite
+
+SHARES = {"fp32": 1, "bf16": 0.5}
+
+def train(trial, clock):
+    step = 0.1 * (SHARES[trial.case.precision] if trial.case.model == "gains" else 1)
+    for _ in clock.epochs(1):
+        for _ in clock.steps([range(4)] * 5, phase="train"):
+            time.sleep(step)
+    for _ in clock.resident():
+        time.sleep(step)
+    return {}
+
+SUITE = Suite(train=train, models=("gains", "equal"), params={}, version=1, torch=False)
+"""
+
+
+def test_a_ratio_that_three_rounds_decide_gets_no_more(cli, tmp_path):
+    """Twice as fast in bf16 is decided after three rounds; equal times take all six, as the same command finds."""
+    (tmp_path / "half.py").write_text(FASTER_IN_HALF)
+    base = ["run", "--suite", "half.py", "--device", "cpu", "--precision", "fp32,bf16", "--out", "a.csv"]
+    assert "up to 6 rounds" in cli(*base, "--dry-run").stdout
+    done = cli(*base)
+    assert done.returncode == 0, done.stderr
+    assert lacking(done.stderr, "24 trials at most", "after 3 rounds", "6 trials") == []
+    rows = pd.read_csv(tmp_path / "a.csv")
+    numbers = rows.groupby(["model", "precision"])["trial"].agg(list).map(sorted)
+    assert {key: list(trials) for key, trials in numbers.items()} == {
+        ("equal", "bf16"): [*range(6)],
+        ("equal", "fp32"): [*range(6)],
+        ("gains", "bf16"): [*range(3)],
+        ("gains", "fp32"): [*range(3)],
+    }
+    answer = cli("compare", "a.csv").stdout
+    assert lacking(answer, "gains", "0.50", "faster") == [] or "2.00" in answer
+    again = cli(*base)
+    assert "all trials are done" in again.stderr
+    # Who names a number gets it, also in the same file.
+    more = cli(*base, "--repeats", 6)
+    assert more.returncode == 0, more.stderr
+    assert len(pd.read_csv(tmp_path / "a.csv")) == 24
+
+
 @pytest.mark.parametrize(
     ("seconds", "width"),
     [
