@@ -69,7 +69,7 @@ class Forecast:
             if slow:
                 note = "Large models take hours on a CPU. A forecast follows the first trial."
             count += f", {'at least' if slow else 'about'} {duration(round(least))}"
-            count += f" to {duration(round(most))}" * (most > least and not slow)
+            count += f" to {duration(round(most))}" * (most > least and bool(options.budget_seconds or not slow))
             end = f"ends {'after' if slow else 'about'} {moment(last, now)}"
             self.end = None if options.until else time.monotonic() + most
         lines = ["; ".join(filter(None, [count, data, end])), note + stop] if running else []
