@@ -54,7 +54,7 @@ Files = Annotated[
 By = Annotated[
     str | None,
     side_option(
-        metavar="COLUMNS", help="Column to compare along, or two: card, precision, torch,card, batch_size, ..."
+        metavar="COLUMNS", help="Column or parameter to compare along, or two: card, precision, torch,card, compile, ..."
     ),
 ]
 Baseline = Annotated[
