@@ -54,7 +54,8 @@ Files = Annotated[
 By = Annotated[
     str | None,
     side_option(
-        metavar="COLUMNS", help="Column or parameter to compare along, or two: card, precision, torch,card, compile, ..."
+        metavar="COLUMNS",
+        help="Column or parameter to compare along, or two: card, precision, torch,card, compile, ...",
     ),
 ]
 Baseline = Annotated[
