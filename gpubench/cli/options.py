@@ -55,7 +55,7 @@ By = Annotated[
     str | None,
     side_option(
         metavar="COLUMNS",
-        help="Column or parameter to compare along, or two: card, precision, torch,card, compile, ...",
+        help="What to compare: a column or a parameter, or two: card, precision, torch,card, compile, ...",
     ),
 ]
 Baseline = Annotated[
