@@ -16,11 +16,11 @@ from statistics import fmean, stdev
 
 import pandas as pd
 
-from gpubench.analysis.stats import t_quantile
 from gpubench.runner import template
 from gpubench.runner.options import Options
 from gpubench.runner.process import run_child
 from gpubench.runner.run import run
+from gpubench.welch import t_quantile
 
 FIGURES = ("samples_per_second", "resident_samples_per_second", "seconds", "setup_seconds", "peak_memory_bytes")
 SETTINGS = {"image_size": "32", "train_images": "2000", "valid_images": "400"}

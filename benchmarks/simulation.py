@@ -27,6 +27,7 @@ from gpubench.runner.rounds import half_width
 from gpubench.suite.trial import Mode
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.sampling import sampling_for
+from gpubench.welch import LOOKS, is_decided_early
 
 SDS = (0.003, 0.01, 0.02, 0.044)
 """Of processes: a quiet card, a usual one, a busy host, a shared two-core CPU."""
@@ -327,6 +328,29 @@ def until(count: int, noise: Noise, target: float = 0.01, most: int = 40, correc
         alone += low <= 1 <= high
         false += stats.verdict(ratio, ratio.p, n) in FOUND
     return Adaptive(median(rounds), reached / count, covered / count, alone / count, false / count)
+
+
+@dataclass(frozen=True)
+class Early:
+    """What looks after 3 and 4 of 6 rounds come to."""
+
+    outcome: Outcome
+    rounds: float
+    """Mean number."""
+
+
+def early(count: int, noise: Noise, effect: float = 0.0) -> Early:
+    """Two cases of a run that ends after three or four rounds if they decide, and otherwise after six."""
+    dice = Random(f"early {noise} {effect}")
+    rounds = []
+
+    def make() -> tuple[stats.Ratio, int]:
+        a, b = session(dice, 6, noise, (effect, 0.0))
+        n = next((look for look in LOOKS if is_decided_early(a[:look], b[:look])), 6)
+        rounds.append(n)
+        return stats.ratio(a[:n], b[:n]), n
+
+    return Early(judge(count, make, effect), fmean(rounds))
 
 
 def peeking(count: int, noise: Noise, most: int = 40) -> tuple[float, float]:
@@ -728,6 +752,21 @@ def print_adaptive(count: int) -> None:
     ])  # fmt: skip
 
 
+def print_early(count: int) -> None:
+    print("A run of up to six rounds that looks after three and four: equal cases, and true ratios\n")
+    noises = {percent(sd): Noise(sd) for sd in (*SDS, *RESTLESS_SDS)}
+    noises |= {f"two modes, {percent(gap, 0)} apart": Noise(0.003, modes=gap) for gap in (0.05, 0.1, 0.15, 0.2)}
+    noises |= {"1%, rough": Noise(0.01, rough=True), "4.4%, t3": Noise(0.044, shape="t3")}
+    lines = []
+    for name, noise in noises.items():
+        line = [name]
+        for true in (1.0, 1.05, 1.3, 2.0):
+            run = early(count if true == 1 else max(200, count // 4), noise, math.log(true))
+            line.append(f"{percent(run.outcome.found)}, {percent(run.outcome.covered)}, {run.rounds:.1f}")
+        lines.append(line)
+    table(["sd", *(f"{true}: found, 95% holds, rounds" for true in ("equal", "1.05", "1.3", "2"))], lines)
+
+
 def print_peeking(count: int) -> None:
     print("Peeking: 40 rounds of two equal cases, judged once at the end, or after each round from the sixth on\n")
     few = max(200, count // 2)
@@ -792,6 +831,7 @@ SECTIONS = {
     "gate": print_gate,
     "passes": print_passes,
     "adaptive": print_adaptive,
+    "early": print_early,
     "peeking": print_peeking,
     "laps": print_laps,
     "projections": print_projections,

@@ -1,7 +1,7 @@
 """gpubench: how fast does this card train, in FP32 and in mixed precision, and is it worth more than that one?
 
-As a library: `load` reads rows, `compare` answers. A suite takes from here what it is made of (`Suite`, `Param`,
-`Trial`, `Clock`), and from `gpubench.training` what it trains with. Importing this imports nothing heavy.
+As a library: `load` reads rows, `compare` compares them. A suite imports its classes from here (`Suite`, `Param`,
+`Trial`, `Clock`) and training helpers from `gpubench.training`. This module imports neither torch nor pandas.
 """
 
 import re
@@ -55,10 +55,10 @@ def __getattr__(name: str) -> Any:
 
 
 def load(paths: "str | Path | Iterable[str | Path]") -> "Loaded":
-    """The rows of CSV files, folders of them, or charts and reports that carry their rows.
+    """Return the rows of CSV files, of folders of them, or of charts and reports, which contain their rows.
 
     `len(rows)` is their number, `rows["seconds"]` a column, `rows[rows["precision"] == "fp32"]` some of them.
-    Rows that cannot be used are left out and named in `problems`. Raises UserError where no row is left.
+    Rows that cannot be used are left out and named in `problems`. Raises UserError if no row is left.
     """
     from gpubench.analysis.compare import load_rows
 
@@ -66,7 +66,7 @@ def load(paths: "str | Path | Iterable[str | Path]") -> "Loaded":
     try:
         files = [Path(path) for path in several]
     except TypeError:
-        raise UserError(f"paths of CSV files are read, not a {type(paths).__name__}") from None
+        raise UserError(f"load() needs paths of CSV files, not a {type(paths).__name__}") from None
     return load_rows(files, keep=True)
 
 
@@ -80,12 +80,12 @@ def compare(
     where: "str | Iterable[str]" = (),
     only: str = "",
 ) -> "Answer":
-    """What `gpubench compare` says of some rows, or of the files they are in; the arguments are its options.
+    """Return the answer of `gpubench compare` about rows, or about files; the arguments are the command's options.
 
-    `by` is a column or two, `prices` a TOML file or dollars per hour by card.
-    `print(answer)` is the first sentence, `answer.findings` and `answer.cases` are tables, `answer.chart()` is a
-    figure; `answer.results` and `answer.sections` are all of it. Raises UserError where the question names nothing that
-    is there.
+    `by` is one or two columns or parameters, `prices` a TOML file or dollars per hour by card.
+    `print(answer)` prints the first sentence. `answer.findings` and `answer.cases` are tables, `answer.chart()` is a
+    figure, `answer.results` and `answer.sections` have everything. Raises UserError if an argument names a column or a
+    value that no row has.
     """
     from gpubench.analysis.compare import Question, compare_rows
     from gpubench.rows.read import Loaded
@@ -93,7 +93,7 @@ def compare(
     from gpubench.studies import answer as answers
 
     if hasattr(rows, "columns"):
-        raise UserError("rows are files or what gpubench.load returns, not a table: choose rows[rows[column] == value]")
+        raise UserError("pass paths or the result of load(), not a DataFrame; to filter: rows[rows[column] == value]")
     loaded = rows if isinstance(rows, Loaded) else load(rows)
     wheres = (where,) if isinstance(where, str) else tuple(where)
     columns = by if isinstance(by, str) else ",".join(map(str, by or ())) or None

@@ -48,7 +48,7 @@ def test_a_run_until_goes_on_to_its_budget_at_most():
 def test_what_cannot_run_is_counted_with_its_reason():
     refused = replace(CASE, refusal="Lightning is not installed: pip install it")
     lines = Forecast(Options()).lines([Trial(refused, 0, 42)] * 2 + [Trial(CASE, 0, 42)], 0, NOW)
-    assert lines[0].startswith("1 trial, at least 38 s;")
+    assert lines[0].startswith("1 trial at most, at least 38 s;")
     assert lacking(lines[2], "2 cases", "Lightning is not installed: pip install it") == []
     (line,) = said(1, refused)
     assert lacking(line, "1 case", "Lightning is not installed: pip install it") == []

@@ -24,6 +24,16 @@ def test_a_card_goes_by_its_label_and_a_twin_is_of_the_kind_of_its_row():
     assert bucket_of(twin, "card") != bucket_of(on("A100", batch_policy="max", precision="fp16"), "card")
 
 
+def test_a_parameter_of_the_suite_can_be_what_is_compared():
+    eager, compiled, other = (
+        on("A100", seconds, params=f"compile={compiled} size={size}")
+        for seconds, compiled, size in (((10.0,), "false", 3), ((8.0,), "true", 3), ((5.0,), "true", 2))
+    )
+    assert [axis_value(case, "compile") for case in (eager, compiled)] == ["false", "true"]
+    assert pairs("compile", eager, compiled, other)[0] == [("A100 resnet18 8", "A100 resnet18 10")]
+    assert pairs("size", eager, compiled, other)[0] == [("A100 resnet18 5", "A100 resnet18 8")]
+
+
 @pytest.mark.parametrize(
     ("wish", "found"),
     [

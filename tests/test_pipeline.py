@@ -220,7 +220,7 @@ def test_a_second_run_on_a_file_is_refused_before_it_trains(cli, tmp_path, monke
         assert done.returncode == 2
         assert f"--out {out}: " in done.stderr
         assert "is writing it; wait for its end or give another --out" in done.stderr
-        assert "trials, at least" in cli(*scripted(out, "--dry-run")).stdout
+        assert "trials at most, at least" in cli(*scripted(out, "--dry-run")).stdout
     assert not out.exists()
 
 
@@ -381,7 +381,7 @@ def test_dry_run_prints_the_plan_and_writes_nothing(cli, tmp_path):
     done = cli(*scripted(tmp_path / "a.csv", "--dry-run"))
     assert done.returncode == 0, done.stderr
     assert "rounds" in done.stdout
-    assert re.search(r"24 trials.* 12 min.* \d\d:\d\d", done.stdout)
+    assert re.search(r"24 trials.* 6 min.* \d\d:\d\d", done.stdout)
     assert not (tmp_path / "a.csv").exists()
 
 

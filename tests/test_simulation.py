@@ -72,6 +72,16 @@ def test_hosts_of_two_kinds(gap):
     assert five.found <= 0.01
 
 
+@pytest.mark.parametrize("noise", [Noise(0.01), Noise(0.044), Noise(0.003, modes=0.1), Noise(0.044, shape="t3")])
+def test_a_run_that_ends_early_if_it_has_decided(noise):
+    equal, far = (simulation.early(300, noise, effect) for effect in (0.0, math.log(2)))
+    assert equal.outcome.found <= 0.01
+    assert min(equal.outcome.covered, far.outcome.covered) >= 0.93
+    assert equal.rounds >= 5.9
+    assert far.rounds <= 3.3
+    assert far.outcome.found >= 0.99
+
+
 def test_looking_until_there_is_a_verdict_costs_more_than_until_does():
     for sd in (0.003, 0.01, 0.02):
         adaptive = simulation.until(300, Noise(sd))

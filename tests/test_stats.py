@@ -12,6 +12,7 @@ from scipy.stats import mannwhitneyu
 
 from gpubench.analysis import rank_test as ranks
 from gpubench.analysis import stats
+from gpubench.welch import is_decided_early, log_variance
 
 TIMES = st.lists(st.floats(0.1, 1e4), min_size=2, max_size=12)
 
@@ -21,8 +22,8 @@ def test_small_figures_by_hand():
     assert stats.median_interval([6, 1, 5, 2, 4, 3]) == (1, 6)
     assert stats.median_interval(list(range(1, 10))) == (2, 8)
     assert stats.median_interval(list(range(1, 21))) == (6, 15)
-    assert stats.log_variance([1.0, math.exp(0.2)]) == pytest.approx(0.02)
-    assert stats.log_variance([1.0, math.exp(0.3), math.exp(0.6)]) == pytest.approx(0.09)
+    assert log_variance([1.0, math.exp(0.2)]) == pytest.approx(0.02)
+    assert log_variance([1.0, math.exp(0.3), math.exp(0.6)]) == pytest.approx(0.09)
     r = stats.Ratio(2.0, 1.6, 2.5, 0.03, (1.25, 4.0), (0.5, 8.0), 3)
     assert r.inverse == stats.Ratio(0.5, 0.4, 0.625, 0.03, (0.25, 0.8), (0.125, 2.0), 3)
     assert stats.Ratio(4.0, None, None, None).inverse == stats.Ratio(0.25, None, None, None)
@@ -73,7 +74,7 @@ def test_one_specimen_or_three_trials_a_side_have_a_wide_interval():
     assert r.low < 1.29 / 1.01 < 1.31 / 0.99 < r.high
 
 
-@pytest.mark.parametrize(("n", "m"), [(2, 2), (3, 5), (6, 6), (8, 11)])
+@pytest.mark.parametrize(("n", "m"), [(2, 2), (6, 7), (6, 6), (8, 11)])
 def test_p_is_scipys_exact_one(n, m):
     dice = random.Random(n)
     for shift in (0, 0.5, 5):
@@ -117,6 +118,22 @@ def test_ratios_by_hand():
     half = stdtrit(freedom, 0.95) * error
     assert r.narrow == pytest.approx((math.exp(0.12 - half), math.exp(0.12 + half)))
     assert r.p == pytest.approx(1 / 3)
+
+
+def test_three_trials_decide_large_ratios_by_an_assumed_spread():
+    """Logs of variance 0.0001, and 0.0036 assumed: errors of sqrt(2 x 0.0037 / 3), 0.05; 3.09 of them for 99.8%."""
+    ones = [math.exp(0.01 * z) for z in (-1.0, 0.0, 1.0)]
+    freedom = 4 * (0.0037 / 0.0001) ** 2
+    half = stdtrit(freedom, 0.999) * math.sqrt(2 * 0.0037 / 3)
+    for log_ratio, verdict in ((half + 0.0199, "slower"), (half + 0.0197, "few trials"), (-half - 0.0199, "faster")):
+        r = stats.ratio([value * math.exp(log_ratio) for value in ones], ones)
+        assert r.decisive == pytest.approx((math.exp(log_ratio - half), math.exp(log_ratio + half)))
+        assert stats.verdict(r, r.p, 3) == verdict
+    # A run stops later than that: its p has to survive Holm's correction over many ratios.
+    assert not is_decided_early([1.22 * value for value in ones], ones)
+    assert is_decided_early([1.24 * value for value in ones], ones)
+    assert not is_decided_early([2 * value for value in ones[:2]], ones)
+    assert stats.p_above([1.3 * value for value in ones], ones, 1.05) < 0.002
 
 
 @pytest.mark.parametrize(("a", "b"), [([1.5], B), (A, [1.5]), ([2.0], [1.5])])
@@ -252,6 +269,10 @@ def judged(value, low, high, p=0.01, trials=6, *, narrow=None, decisive=True, sp
         ((1.1, 1.05, 1.2), {"p": 0.0499}, "slower"),
         ((1.1, 1.05, 1.2), {"p": 0.0501}, "undecided"),
         ((1.1, 1.05, 1.2), {"trials": 5}, "few trials"),
+        ((1.1, 1.05, 1.2), {"trials": 3, "p": 0.0021}, "few trials"),
+        ((1.1, 1.05, 1.2), {"trials": 3, "p": 0.0019}, "slower"),
+        ((1.1, 1.05, 1.2), {"trials": 3, "p": 0.0019, "decisive": (1.01, 1.3)}, "few trials"),
+        ((0.9, 0.8, 0.95), {"trials": 2, "p": 0.0019}, "few trials"),
         ((1.1, 1.05, 1.2), {"trials": 2}, "few trials"),
         ((1.1, 1.05, 1.2), {"trials": 1}, "one run"),
         ((1.1, None, 1.2), {}, "one run"),

@@ -9,15 +9,63 @@ import pandas as pd
 import pytest
 from facts import lacking
 
+from gpubench.hardware.environment import cpu_device
 from gpubench.interval import drifts, median_interval
+from gpubench.runner.cases import cases_of, recipes_of
 from gpubench.runner.options import Options
 from gpubench.runner.process import Outcome
-from gpubench.runner.rounds import half_width, why_stop, widths_of
+from gpubench.runner.rounds import half_width, round_of, why_stop, widths_of
 from gpubench.runner.run import run
+from gpubench.suite import files
 from gpubench.suite.trial import Measurement
 
 SCRIPTED = Path(__file__).parent / "suites" / "scripted.py"
 TIGHT = [1.0, 1.001, 1.002, 0.999, 0.998, 1.0]
+
+
+FASTER_IN_HALF = """
+import time
+from gpubench import Suite
+
+SHARES = {"fp32": 1, "bf16": 0.5}
+
+def train(trial, clock):
+    step = 0.1 * (SHARES[trial.case.precision] if trial.case.model == "gains" else 1)
+    for _ in clock.epochs(1):
+        for _ in clock.steps([range(4)] * 5, phase="train"):
+            time.sleep(step)
+    for _ in clock.resident():
+        time.sleep(step)
+    return {}
+
+SUITE = Suite(train=train, models=("gains", "equal"), params={}, version=1, torch=False)
+"""
+
+
+def test_a_ratio_that_three_rounds_decide_gets_no_more(cli, tmp_path):
+    """Twice as fast in bf16 is decided after three rounds; equal times take all six, as the same command finds."""
+    (tmp_path / "half.py").write_text(FASTER_IN_HALF)
+    base = ["run", "--suite", "half.py", "--device", "cpu", "--precision", "fp32,bf16", "--out", "a.csv"]
+    assert "up to 6 rounds" in cli(*base, "--dry-run").stdout
+    done = cli(*base)
+    assert done.returncode == 0, done.stderr
+    assert lacking(done.stderr, "24 trials at most", "after 3 rounds", "6 trials") == []
+    rows = pd.read_csv(tmp_path / "a.csv")
+    numbers = rows.groupby(["model", "precision"])["trial"].agg(list).map(sorted)
+    assert {key: list(trials) for key, trials in numbers.items()} == {
+        ("equal", "bf16"): [*range(6)],
+        ("equal", "fp32"): [*range(6)],
+        ("gains", "bf16"): [*range(3)],
+        ("gains", "fp32"): [*range(3)],
+    }
+    answer = cli("compare", "a.csv").stdout
+    assert lacking(answer, "gains", "0.50", "faster") == [] or "2.00" in answer
+    again = cli(*base)
+    assert "all trials are done" in again.stderr
+    # Who names a number gets it, also in the same file.
+    more = cli(*base, "--repeats", 6)
+    assert more.returncode == 0, more.stderr
+    assert len(pd.read_csv(tmp_path / "a.csv")) == 24
 
 
 @pytest.mark.parametrize(
@@ -82,30 +130,58 @@ def test_rounds_are_added_and_a_budget_ends_them(cli, tmp_path, monkeypatch):
     assert len(after) > len(before)
 
 
-def test_only_ok_trials_have_a_time_and_a_finished_run_goes_on_with_until(tmp_path, monkeypatch):
-    monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)
-    asked = []
+def measured_as(result_of, **wishes):
+    """Run with trials that end as `result_of(case)`; the rounds of each case, and the lines."""
+    asked, lines = {}, []
 
     def run_child(task, **_):
         if task["task"] != "trial":
             return Outcome("answered", 0.0, {})
-        asked.append(task["trial"]["index"])
-        return Outcome("answered", 1.0, {"measurement": asdict(Measurement("goal_missed", seconds=1.0, measured=True))})
+        case = task["trial"]["case"]
+        if case["mode"] != "probe":
+            asked.setdefault((case["model"], case["precision"]), []).append(task["trial"]["index"])
+        return Outcome("answered", 1.0, {"measurement": asdict(result_of(case))})
 
-    def lines_of(**wishes):
-        lines = []
-        usual = {"suites": (str(SCRIPTED),), "device": "cpu", "precision": "fp32", "models": ("short",)}
-        assert run(Options(**usual, **wishes), lines.append, run_child).exit_code == 4
-        return lines
+    assert run(Options(device="cpu", **wishes), lines.append, run_child).exit_code == 4
+    return asked, lines
 
-    out = tmp_path / "a.csv"
-    lines_of(until=0.01, out=out)  # its progress says: no case has a time
-    assert asked == [0, 1, 2, 3, 4, 5]
-    (done,) = [line for line in lines_of(until=0.01, out=out) if "6 of 6" in line]
-    assert lacking(done, "already in", "0 to do") == []
-    lines_of(repeats=2, out=tmp_path / "b.csv")
-    assert lines_of(repeats=2, out=tmp_path / "b.csv")[-1].endswith("b.csv: all trials are done")
-    assert asked[6:] == [0, 1]
+
+def test_only_ok_trials_have_a_time_and_a_finished_run_goes_on_with_until(tmp_path, monkeypatch):
+    monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)
+
+    def missed(**wishes):
+        wishes |= {"suites": (str(SCRIPTED),), "precision": "fp32", "models": ("short",)}
+        return measured_as(lambda case: Measurement("goal_missed", seconds=1.0, measured=True), **wishes)
+
+    first = missed(until=0.01, out=tmp_path / "a.csv")[0]
+    assert first == {("short", "fp32"): [0, 1, 2, 3, 4, 5]}  # no case has a time, so there is no seventh
+    again, lines = missed(until=0.01, out=tmp_path / "a.csv")
+    assert (again, lacking("\n".join(lines), "6 of 6", "already in", "0 to do")) == ({}, [])
+    missed(repeats=2, out=tmp_path / "b.csv")
+    again, lines = missed(repeats=2, out=tmp_path / "b.csv")
+    assert (again, lines[-1]) == ({}, f"{tmp_path / 'b.csv'}: all trials are done")
+
+
+def test_ratios_are_looked_at_after_a_round_whose_last_case_cannot_run(tmp_path, monkeypatch):
+    monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)
+    path = tmp_path / "half.py"
+    path.write_text(FASTER_IN_HALF)
+    seconds = {"fp32": 2.0, "bf16": 1.0}
+
+    def result_of(case):
+        good = Measurement("ok", seconds=seconds[case["precision"]], samples_per_second=1.0)
+        return good if case["model"] == "gains" else Measurement("failed", "no step ran")
+
+    def ends_with_failed(seed):
+        loaded = files.find(str(path))
+        options = Options(suites=(str(path),), precision="fp32,bf16", device="cpu", batch="fastest")
+        cases = cases_of(recipes_of(options, [loaded]), options, [cpu_device()])
+        return round_of(cases, 2, seed)[-1].case.model == "equal"
+
+    seed = next(filter(ends_with_failed, range(99)))
+    wishes = {"suites": (str(path),), "precision": "fp32,bf16", "batch": "fastest", "seed": seed}
+    asked, _ = measured_as(result_of, out=tmp_path / "a.csv", **wishes)
+    assert asked == {("gains", precision): [0, 1, 2] for precision in ("fp32", "bf16")}
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from gpubench.analysis.groups import (
 from gpubench.analysis.matching import (
     FOLLOWS,
     is_ablation,
+    is_parameter,
     named_baseline,
     pairs_along,
     plain_pairs,
@@ -47,6 +48,7 @@ from gpubench.analysis.verdicts import (
 )
 from gpubench.errors import UserError
 from gpubench.rows.alike import READ_IDENTITY, TRIAL, WORKLOAD
+from gpubench.rows.params import params_of
 from gpubench.rows.read import Loaded, load
 from gpubench.rows.row import COLUMNS, DIGEST, NUMBERS
 from gpubench.rows.table import PLAUSIBLE
@@ -160,8 +162,10 @@ def _with_rates(frame: pd.DataFrame) -> pd.DataFrame:
 def compare_rows(loaded: Loaded, question: Question) -> Compared:
     """Return the results of comparing the rows that a question selects. Raises UserError if it selects none."""
     metric = metric_named(question.metric)
-    axes = _axes(question.by)
+    axes = _axes(question.by, loaded.frame["params"])
     follows = {column for axis in axes for column in FOLLOWS.get(axis, ())} if question.by else set()
+    parameters = any(map(is_parameter, axes))
+    follows |= {"params"} if parameters else set()
     left_out: list[str] = []
     frame = valued(filtered(loaded.frame, question.where), metric, question.prices)
     frame = frame.assign(card=named_cpus(frame))
@@ -175,7 +179,8 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
         raise UserError(f"--metric {metric.name}: no ok row has it; it needs {metric.lacking}")
     list_without_value(frame[~ok], left_out, metric.name)
     labels = labels_of(frame)
-    groups, holes = combined(groups_of(frame, ok, labels), axes[0]), holes_of(frame, ok, labels)
+    groups = combined(groups_of(frame, ok, labels), "params" if parameters else axes[0])
+    holes = holes_of(frame, ok, labels)
     baseline = named_baseline(question.baseline, axes, groups) if question.baseline else None
     shared = [column for column in WORKLOAD if column not in {*axes, *follows}]
     grouped: dict[tuple[str, ...], list[Group]] = defaultdict(list)
@@ -244,12 +249,15 @@ def _with_conflicts(frame: pd.DataFrame, trial: "pd.Series[int]", file_of: Calla
     )
 
 
-def _axes(by: str | None) -> tuple[str, ...]:
-    """Return the columns that `--by` names. Raises UserError."""
+def _axes(by: str | None, params: "pd.Series[str]") -> tuple[str, ...]:
+    """Return the columns that `--by` names, and the parameters that rows with these `params` have. Raises UserError."""
     axes = [{"batch": "batch_size"}.get(name.strip(), name.strip()) for name in by.split(",")] if by else []
     for axis in axes:
-        if axis not in {*COLUMNS, "cudnn_benchmark"} - {*UNREAD, "batch_curve"}:
-            raise UserError(f"--by {axis}: no such column; try card, precision, torch, batch_size or mode")
+        is_known = axis not in {*UNREAD, "batch_curve"} and (
+            not is_parameter(axis) or any(axis in params_of(text) for text in params.unique())
+        )
+        if not is_known:
+            raise UserError(f"--by {axis}: no such column or parameter; try card, precision, torch, batch_size or mode")
     return tuple(dict.fromkeys(axes)) or USUAL_AXES
 
 

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable, Sequence
 from gpubench.analysis import stats
 from gpubench.analysis.groups import Group, text_of, texts_of
 from gpubench.errors import UserError
-from gpubench.rows.alike import KEY, LINK, SOFTWARE, SPECIMEN, STACK
+from gpubench.rows.alike import KEY, LINK, SOFTWARE, SPECIMEN, STACK, STACK_PARAMS
 from gpubench.rows.params import params_of, params_without
+from gpubench.rows.row import COLUMNS
 from gpubench.suite.precisions import FULL as FULL
 from gpubench.suite.precisions import LINEAR_ONLY
 
@@ -33,8 +34,15 @@ TOGETHER = [*SPECIMEN, "batch_policy", "fixed_batch", "basis"]
 """Columns in which a change and its plain model agree, besides those that their workload shares."""
 
 
+def is_parameter(axis: str) -> bool:
+    """Return whether an axis is a parameter of a suite, such as `compile`, and not a column."""
+    return axis not in COLUMNS and axis not in STACK_PARAMS
+
+
 def axis_value(group: Group, axis: str) -> str:
     """Return the value of a group along `axis`, as text."""
+    if is_parameter(axis):
+        return params_of(group.params).get(axis, "")
     return group.label if axis == "card" else text_of(group.row[axis])
 
 
@@ -118,7 +126,11 @@ def bucket_of(group: Group, axis: str) -> tuple[str, ...]:
     policy = group.batch_policy
     if axis == "precision":
         policy = TWIN_POLICIES.get(policy, policy)
-    return (*texts_of(group, columns), "" if "batch_policy" in free else str(policy))
+    policy = "" if "batch_policy" in free else str(policy)
+    if is_parameter(axis):
+        columns.remove("params")
+        return (*texts_of(group, columns), policy, params_without(group.params, {axis}))
+    return (*texts_of(group, columns), policy)
 
 
 def other_stack(axis: str, subject: Group, other: Group) -> list[str]:

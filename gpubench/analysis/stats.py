@@ -15,6 +15,7 @@ from typing import Literal
 from gpubench.analysis import rank_test as ranks
 from gpubench.interval import CONFIDENCE, OPTIONAL_STOPPING, confidence
 from gpubench.interval import median_interval as median_interval
+from gpubench.welch import EARLY_LEVEL, FEWEST_TRIALS, Side, few_sides, log_variance, p_of, side_of, t_interval
 
 MINIMUM_EFFECT = 0.02
 """The smallest difference that counts: 2%.
@@ -28,7 +29,10 @@ EQUIVALENCE = 0.9
 WIDEST = 150.0
 """Limit for the ends of an interval of logarithms, so that their exponentials are finite."""
 DECIDING_TRIALS = 6
-"""With fewer trials per side the Mann-Whitney test cannot decide after Holm's correction."""
+"""With fewer trials per side the Mann-Whitney test cannot decide after Holm's correction.
+
+From three trials on Welch's test decides large ratios, at stricter levels and with an assumed spread (welch.py).
+"""
 BETWEEN_SPECIMENS_SD = 0.02
 """Usual standard deviation of log seconds between identical cards or hosts; `specimens_to_decide` uses it.
 
@@ -105,8 +109,9 @@ def ratio(a: Sequence[float], b: Sequence[float], *, until: bool = False) -> Rat
 
     The interval inverts the Mann-Whitney test on log values (Hodges and Lehmann 1963). With up to 3 values per side no
     such interval has 95%; Welch's t on log values gives a wide one. The test assumes that both sides scatter alike; if
-    they do not, the interval includes Welch's. `until`: the number of rounds depended on the results, so all error
-    rates are divided by OPTIONAL_STOPPING.
+    they do not, the interval includes Welch's. With fewer than DECIDING_TRIALS per side, p and the deciding interval
+    are those of `few_sides`. `until`: the number of rounds depended on the results, so all error rates are divided by
+    OPTIONAL_STOPPING.
     """
     value = median(a) / median(b)
     if min(len(a), len(b)) < 2:
@@ -120,13 +125,16 @@ def ratio(a: Sequence[float], b: Sequence[float], *, until: bool = False) -> Rat
         by_ranks = ranks.shift_interval(differences, len(a), len(b), level)
         if by_ranks and alike:
             return _ratio_interval(value, by_ranks)
-        low, high = _t_interval(*sides, level)
+        low, high = t_interval(*sides, level)
         by_ranks = by_ranks or (low, high)
         return _ratio_interval(value, (min(low, by_ranks[0]), max(high, by_ranks[1])))
 
     wide = interval(level)
     p = min(1.0, ranks.p_value(a, b, differences) * (OPTIONAL_STOPPING if until else 1))
     decisive = wide if alike else interval(max(level, ACROSS))
+    if FEWEST_TRIALS <= min(len(a), len(b)) < DECIDING_TRIALS:
+        few = few_sides(a, b)
+        p, decisive = p_of(*few), _ratio_interval(value, t_interval(*few, EARLY_LEVEL))
     return Ratio(value, *wide, p, interval(1 - 2 * (1 - level)), decisive)
 
 
@@ -142,54 +150,6 @@ def _ratio_interval(value: float, shift: tuple[float, float]) -> tuple[float, fl
     return min(value, math.exp(low)), max(value, math.exp(high))
 
 
-@dataclass(frozen=True)
-class Side:
-    """One side of a difference: its mean (of logs, for a ratio), the variance of the mean, degrees of freedom."""
-
-    middle: float
-    variance: float
-    freedom: float = math.inf
-
-
-def side_of(values: Sequence[float]) -> Side:
-    """Return two values or more, such as logarithms of times, as a side."""
-    return Side(fmean(values), _variance(values) / len(values), len(values) - 1)
-
-
-def _t_interval(a: Side, b: Side, level: float) -> tuple[float, float]:
-    """Return Welch's interval for the difference of two sides."""
-    between, total, freedom = welch(a, b)
-    half = t_quantile(freedom, (1 + level) / 2) * total
-    return between - half, between + half
-
-
-def welch(a: Side, b: Side) -> tuple[float, float, float]:
-    """Return the difference, its standard error, and the degrees of freedom by Welch and Satterthwaite."""
-    total = a.variance + b.variance
-    if total == 0:
-        return a.middle - b.middle, 0.0, math.inf
-    spent = a.variance**2 / a.freedom + b.variance**2 / b.freedom
-    return a.middle - b.middle, math.sqrt(total), total**2 / spent if spent else math.inf
-
-
-def t_quantile(freedom: float, probability: float) -> float:
-    """Return a quantile of Student's t distribution."""
-    if freedom > 1e4:
-        return NormalDist().inv_cdf(probability)
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, probability))
-
-
-def t_tails(freedom: float, t: float) -> float:
-    """Return the two-sided p value of Student's t."""
-    if freedom > 1e4:
-        return 2 * NormalDist().cdf(-abs(t))
-    from scipy.special import stdtr
-
-    return 2 * float(stdtr(freedom, -abs(t)))
-
-
 def specimens_ratio(a: Values, b: Values, *, paired: bool = False) -> Ratio:
     """Return the ratio of two cards, each with the values of trials of one or more specimens.
 
@@ -202,28 +162,28 @@ def specimens_ratio(a: Values, b: Values, *, paired: bool = False) -> Ratio:
     if _lone_trial(a, b):
         return Ratio(value)
     shown, strict = _sides(a, b, paired, deciding=False), _sides(a, b, paired, deciding=True)
-    between, error, freedom = welch(*shown)
-    p = t_tails(freedom, between / error) if error else 0.0 if between else 1.0
-    wide, narrow = (_ratio_interval(value, _t_interval(*shown, level)) for level in (CONFIDENCE, EQUIVALENCE))
-    decisive = _ratio_interval(value, _t_interval(*strict, ACROSS))
+    p = p_of(*shown)
+    wide, narrow = (_ratio_interval(value, t_interval(*shown, level)) for level in (CONFIDENCE, EQUIVALENCE))
+    decisive = _ratio_interval(value, t_interval(*strict, ACROSS))
     return Ratio(value, *wide, p, narrow, decisive, min(len(a), len(b)))
 
 
 def specimens_p_above(a: Values, b: Values, limit: float, *, paired: bool = False) -> float:
     """Return the one-sided p value that a ratio between specimens is at most `limit`, by the deciding spread."""
-    if _lone_trial(a, b):
-        return 1.0
-    between, error, freedom = welch(*_sides(a, b, paired, deciding=True))
-    above = between - math.log(limit)
-    if above <= 0:
-        return 1.0
-    return t_tails(freedom, above / error) / 2 if error else 0.0
+    return 1.0 if _lone_trial(a, b) else _p_above(*_sides(a, b, paired, deciding=True), limit)
+
+
+def _p_above(a: Side, b: Side, limit: float) -> float:
+    """Return half of the two-sided p value if the difference is above log `limit`, else 1."""
+    return p_of(a, b, math.log(limit)) / 2 if a.middle - b.middle > math.log(limit) else 1.0
 
 
 def p_above(a: Sequence[float], b: Sequence[float], limit: float, *, until: bool = False) -> float:
     """Return the one-sided p value that the ratio of one session is at most `limit`; 1 with one trial per side."""
     if min(len(a), len(b)) < 2:
         return 1.0
+    if min(len(a), len(b)) < DECIDING_TRIALS:
+        return _p_above(*few_sides(a, b), limit)
     scaled = [value / limit for value in a]
     differences = ranks.log_differences(scaled, b)
     p = ranks.p_value(scaled, b, differences) / 2
@@ -272,18 +232,19 @@ def verdict(r: Ratio, adjusted_p: float | None, trials: int) -> Verdict:
     """Return the verdict on the numerator: `faster` if its seconds are fewer.
 
     `trials` is the number of the smaller side, `adjusted_p` the p value after Holm's correction. For `faster` and
-    `slower` that is below 5%, and the deciding interval is entirely beyond the minimum effect
-    (docs/research/decisions/8-beyond-the-minimum.md).
+    `slower` that is below 5%, with few trials below 0.2%, and the deciding interval is entirely beyond the minimum
+    effect (docs/research/decisions/8-beyond-the-minimum.md).
     """
     if trials < 2 or r.p is None or r.low is None or r.high is None:
         return "one run"
-    if trials < DECIDING_TRIALS and r.specimens < DECIDING_SPECIMENS:
-        return "few trials"
-    if adjusted_p is not None and adjusted_p < 1 - CONFIDENCE:
-        if r.decisive and _beyond(*r.decisive):
+    few = trials < DECIDING_TRIALS and r.specimens < DECIDING_SPECIMENS
+    if adjusted_p is not None and adjusted_p < 1 - (EARLY_LEVEL if few else CONFIDENCE):
+        if r.decisive and _beyond(*r.decisive) and trials >= FEWEST_TRIALS:
             return "slower" if r.value > 1 else "faster"
-        if r.specimens and _beyond(r.low, r.high):
+        if r.specimens and _beyond(r.low, r.high) and not few:
             return "one specimen" if r.specimens == 1 else "few specimens"
+    if few:
+        return "few trials"
     if r.narrow and max(abs(math.log(end)) for end in r.narrow) < SMALLEST:
         return "same"
     return "undecided"
@@ -324,17 +285,6 @@ def _to_decide(variance: float, value: float, level: float) -> int:
     if effect < SMALLEST:
         z = normal.inv_cdf((1 + EQUIVALENCE) / 2) + normal.inv_cdf(0.9)
     return math.ceil(2 * variance * (z / distance) ** 2)
-
-
-def log_variance(values: Sequence[float]) -> float:
-    """Return the variance of the logarithms of two values or more: the square of their relative spread."""
-    return _variance([math.log(value) for value in values])
-
-
-def _variance(values: Sequence[float]) -> float:
-    """Return the sample variance. statistics.variance computes with fractions, which takes longer."""
-    mean = fmean(values)
-    return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 def pooled_ratio(a: Sequence[Rounds], b: Sequence[Rounds], *, until: bool = False) -> Ratio:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from gpubench import welch
 from gpubench.analysis import stats
 from gpubench.analysis.groups import CONFLICT, Group, texts_of
 from gpubench.analysis.matching import FOLLOWS, axis_value, other_stack
@@ -235,11 +236,10 @@ def _with_difference(c: Comparison) -> tuple[Comparison, float]:
         value, p = 1 / c.subject.median - 1 / c.other.median, None
         note = f"{value * 100:+.2f} points"
     else:
-        value, error, freedom = stats.welch(stats.side_of(ours), stats.side_of(theirs))
-        beyond = value + NON_INFERIOR
-        half = stats.t_quantile(freedom, (1 + CONFIDENCE) / 2) * error
-        p = stats.t_tails(freedom, beyond / error) if error else 0.0 if beyond else 1.0
-        note = f"{value * 100:+.2f} points ({(value - half) * 100:+.2f} to {(value + half) * 100:+.2f})"
+        sides = welch.side_of(ours), welch.side_of(theirs)
+        value, p = sides[0].middle - sides[1].middle, welch.p_of(*sides, -NON_INFERIOR)
+        low, high = welch.t_interval(*sides, CONFIDENCE)
+        note = f"{value * 100:+.2f} points ({low * 100:+.2f} to {high * 100:+.2f})"
     return replace(c, ratio=replace(c.ratio.inverse, p=p), notes=(*c.notes, note)), value
 
 

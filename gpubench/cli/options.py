@@ -54,7 +54,8 @@ Files = Annotated[
 By = Annotated[
     str | None,
     side_option(
-        metavar="COLUMNS", help="Column to compare along, or two: card, precision, torch,card, batch_size, ..."
+        metavar="COLUMNS",
+        help="What to compare: a column or a parameter, or two: card, precision, torch,card, compile, ...",
     ),
 ]
 Baseline = Annotated[

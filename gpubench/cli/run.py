@@ -37,7 +37,7 @@ MOST_RESULTS = 4
 """Most results that are printed at the end of a run."""
 EXAMPLES = examples(
     "How fast is this card, in a minute: `gpubench run --quick`",
-    "Six rounds, enough for a verdict: `gpubench run --suite resnet --models resnet18,resnet50 --batch max`",
+    "Several rounds, enough for a verdict: `gpubench run --suite resnet --models resnet18,resnet50 --batch max`",
     "Every epoch (the same command resumes it):"
     " `gpubench run --suite resnet --full --set epochs=30 --out results/mine.csv`",
     "Your suite, on two cards in turn: `gpubench run --suite my_suite.py --device cuda:0,cuda:1`",
@@ -99,7 +99,7 @@ def run(
     repeats: Annotated[
         int | None,
         time_option(
-            min=1, metavar="N", help="Trials per case; default 6, or 1 with --quick or --full.", show_default=False
+            min=1, metavar="N", help="Trials per case; default 3 to 6, or 1 with --quick or --full.", show_default=False
         ),
     ] = None,
     until: Annotated[

@@ -10,6 +10,7 @@ from gpubench.data import datasets
 from gpubench.printed import duration
 from gpubench.runner.options import Options
 from gpubench.suite.trial import Case, Trial
+from gpubench.welch import LOOKS
 
 TRIAL_SECONDS = {"sampled": (30.0, 45.0), "quick": (15.0, 30.0)}
 """Typical seconds of a trial on a CPU and on an accelerator, with start and warm-up (benchmarks/card_time.py)."""
@@ -50,22 +51,25 @@ class Forecast:
         limit = options.limit_seconds(options.mode)
         stop = f" Trials stop at {duration(round(limit))} (--time-limit)." if limit else ""
         what = "whole run" if options.mode == "full" else "trial"
-        count = f"{len(running)} {what}{'s' * (len(running) != 1)}{' or more' * bool(options.until)}"
+        count = f"{len(running)} {what}{'s' * (len(running) != 1)}"
+        count += " or more" * bool(options.until) + " at most" * options.stops_early
         count += f" and {searches} batch search{'es' * (searches > 1)}" if searches else ""
         data = f"data: {data_of(running)}" if data_of(running) else ""
         end, note = "", "The time of a whole run is known after the first one."
         if options.mode != "full":
-            least = self._typical_seconds(running, searches)
-            most = max(least, options.budget_seconds or 0.0)
+            most = self._typical_seconds(running, searches)
+            sure = [trial.case for trial in left if not trial.case.refusal and trial.index < LOOKS[0]]
+            least = self._typical_seconds(sure, searches) if options.stops_early and sure else most
+            most = max(most, options.budget_seconds or 0.0)
             last = now + timedelta(seconds=most)
             # A step of ResNet-152 on a CPU takes 100 times as long as one of ResNet-18 on small images.
             slow = options.mode == "sampled" and any(case.device == "cpu" for case in running)
             hours = "Large models take hours on a CPU. A forecast follows the first trial."
             note = hours if slow else "Slow models may take longer."
             count += f", {'at least' if slow else 'about'} {duration(round(least))}"
-            count += f" to {duration(round(most))}" * (most > least)
+            count += f" to {duration(round(most))}" * (most > least and bool(options.budget_seconds or not slow))
             end = f"ends {'after' if slow else 'about'} {moment(last, now)}"
-            self.end = None if options.until else time.monotonic() + least
+            self.end = None if options.until else time.monotonic() + most
         lines = ["; ".join(filter(None, [count, data, end])), note + stop] if running else []
         for reason, number in Counter(trial.case.refusal for trial in left if trial.case.refusal).items():
             lines.append(f"{number} case{'s' * (number > 1)} cannot run: {reason}")

@@ -53,8 +53,13 @@ class Options:
     """Measure peaks that are not stored yet."""
 
     @property
+    def stops_early(self) -> bool:
+        """Whether cases whose ratios are decided early need no more rounds: not if the number of rounds was given."""
+        return self.mode == "sampled" and self.repeats is None and self.until is None
+
+    @property
     def rounds(self) -> int:
-        """Trials per case; with `until`, the minimum."""
+        """Trials per case; with `until`, the minimum, and if the run stops early, the maximum."""
         if self.repeats is not None:
             return self.repeats
         return SAMPLED_REPEATS if self.mode == "sampled" or self.until else 1

@@ -12,11 +12,13 @@ from statistics import median
 from gpubench.interval import drifts, median_interval
 from gpubench.rows.row import Row
 from gpubench.runner.batches import CaseBatches
+from gpubench.runner.early import decided_early
 from gpubench.runner.forecast import Forecast
 from gpubench.runner.progress import FirstRatios, TrialProgress
 from gpubench.runner.resume import EarlierRun
 from gpubench.runner.session import Session
 from gpubench.suite.trial import FINISHED, Case, Trial
+from gpubench.welch import LOOKS
 
 
 def round_of(cases: Sequence[Case], index: int, seed: int) -> list[Trial]:
@@ -66,8 +68,10 @@ class Rounds:
         planned = schedule(self._cases, self._number, self._options.seed)
         self._left = [trial for trial in planned if not earlier.has(trial)]
         self._done_before = len(planned) - len(self._left)
-        self._seconds: dict[str, list[float]] = {}
+        cases = filter(None, map(batches.so_far, self._cases))
+        self._seconds = {case.label: earlier.seconds_of(case) for case in cases}
         """Seconds of the ok trials, by the label of their case."""
+        self._left = self._undecided(self._left)
         self._waiting: list[Trial] = []
         """The running trial and the planned ones after it."""
         self._forecast = Forecast(session.options, session.slowdown)
@@ -87,8 +91,6 @@ class Rounds:
 
     def __iter__(self) -> Iterator[Trial]:
         """Yield each trial in turn; call `finished` with it before the next one."""
-        for case in filter(None, map(self._batches.so_far, self._cases)):
-            self._seconds[case.label] = self._earlier.seconds_of(case)
         for trials in self._rounds():
             self._waiting = self._with_batches(trials)
             self._progress.expect(len(self._waiting))
@@ -99,8 +101,8 @@ class Rounds:
                 if trial := self._batches.ready(self._waiting[0]):
                     yield trial
                 else:
-                    self._waiting = self._waiting[1:]
                     self._progress.expect(-1)
+                    self._pass_first()
 
     def finished(self, trial: Trial, row: Row) -> None:
         """Note that the trial has its row."""
@@ -108,7 +110,7 @@ class Rounds:
         self.statuses.append(row.status)
         if row.status == "ok" and row.seconds is not None:
             self._seconds.setdefault(trial.case.label, []).append(row.seconds)
-        self._waiting = self._waiting[1:]
+        self._pass_first()
         for ratio in self._first_ratios.after(trial.case, row) if self._waiting else ():
             self._progress.say(ratio)
         if not trial.case.refusal:
@@ -134,6 +136,23 @@ class Rounds:
     def _searches(self, trials: Sequence[Trial]) -> int:
         """Return the number of batch searches before these trials."""
         return len({trial.case.label for trial in trials if self._batches.to_search(trial.case)})
+
+    def _pass_first(self) -> None:
+        """Remove the first waiting trial and, after a round, the trials that are not needed any more."""
+        first, rest = self._waiting[0], self._waiting[1:]
+        ends_round = bool(rest) and rest[0].index > first.index
+        self._waiting = self._undecided(rest) if ends_round else rest  # at once: a signal may come at any time
+        if left_out := len(rest) - len(self._waiting):
+            self._progress.expect(-left_out)
+            rounds = f"after {rest[0].index} rounds"
+            self._progress.say(f"{rounds} enough ratios are decided to leave out {left_out} trials")
+
+    def _undecided(self, trials: list[Trial]) -> list[Trial]:
+        """Return the trials that are left, without cases whose ratios are decided, if now is the time to look."""
+        if not self._options.stops_early or not trials or trials[0].index not in LOOKS:
+            return trials
+        decided = decided_early(list(filter(None, map(self._batches.so_far, self._cases))), self._seconds)
+        return [trial for trial in trials if (self._batches.so_far(trial.case) or trial.case).label not in decided]
 
     def _with_batches(self, trials: Sequence[Trial]) -> list[Trial]:
         """Return the trials with the batches found so far, without twins that equal another case."""

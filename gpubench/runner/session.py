@@ -114,7 +114,7 @@ def _out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence
 
 def print_plan(cases: Sequence[Case], options: Options, path: Path, outlook: Sequence[str]) -> None:
     """Print the cases as a table, their parameters, and the first lines of a run."""
-    number = f"{options.rounds} round{'s' * (options.rounds > 1)}"
+    number = f"{'up to ' * options.stops_early}{options.rounds} round{'s' * (options.rounds > 1)}"
     number += f" or more, until {100 * options.until:.3g}%" if options.until else ""
     table = Table(title=f"{len(cases)} case{'s' * (len(cases) > 1)} x {number}, {options.mode}")
     for heading in ("suite", "model", "precision", "batch", "device", "data", "note"):

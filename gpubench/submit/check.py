@@ -26,8 +26,8 @@ PUBLISHED = ("card", "source", "params")
 """Columns that rows of published figures may not leave empty."""
 MEASURED = ("laps", "precision_proof", "gpubench", "device_hash", "suite_digest")
 """Columns that are filled only in rows of gpubench's trials."""
-FEWEST = {"sampled": 6, "full": 1, "quick": 6, "published": 1}
-"""Minimum trials per case, by mode."""
+FEWEST = {"sampled": 3, "full": 1, "quick": 3, "published": 1}
+"""Minimum trials per case, by mode; a run takes three of a case if they decide its ratios."""
 WITHOUT_DIGEST = ("0", "1")
 """The versions of gpubench whose rows have no digest: 0.1 and its patches."""
 MOST_NAMED = 3
@@ -134,7 +134,7 @@ def _trials(frame: pd.DataFrame) -> Iterator[str]:
     lacking: Counter[str] = Counter()
     for _, case in ended.groupby(alike.SUBMITTED, dropna=False, sort=False):
         first = case.iloc[0]
-        least = FEWEST.get(first["mode"], 6)
+        least = FEWEST.get(first["mode"], 3)
         name = harmless(f"{first['model']} {first['precision']}")
         if first["mode"] == "quick":
             lacking[f"{name} was measured with --quick; measure it without"] += 1

@@ -106,7 +106,7 @@ def _check_goal(row: SubmittedRow) -> Iterator[Problem]:
     if passed and "and the goal is" in row.text("reason"):
         yield row.problem("status", f"reason is: {shown_cell(row.text('reason'))}")
     suite = suite_of(row)
-    if suite is None or not row.learns or not row.known(suite.quality) or share == 1:
+    if suite is None or not suite.quality or not row.learns or not row.known(suite.quality) or share == 1:
         return
     goal = suite.goal
     if isinstance(goal, str):
