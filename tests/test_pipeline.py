@@ -139,17 +139,21 @@ def test_resume_skips_what_is_finished(cli, tmp_path):
     assert lacking(planned.stdout, "4 of 6", out, "2 trials") == []
 
 
-class StopAt:
-    """Stands in for `run_child`: Ctrl-C comes while this task of the run goes on."""
+class Accident:
+    """Stands in for `run_child`: something happens while trial `number` goes on."""
 
-    def __init__(self, number: int) -> None:
-        self.left = number
+    def __init__(self, number: int, happens) -> None:
+        self.left, self.happens = number, happens
 
     def __call__(self, task, **options):
         self.left -= task["task"] != "import"
         if self.left < 0:
-            raise KeyboardInterrupt
+            self.happens()
         return run_inside(task, **options)
+
+
+def ctrl_c():
+    raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -161,7 +165,7 @@ def stopped(tmp_path, monkeypatch):
     def run_stopped(at: int, **options) -> tuple[int, str]:
         lines: list[str] = []
         asked = Options(suites=(str(SUITES / "scripted.py"),), device="cpu", precision="fp32", repeats=3, **options)
-        code = run(asked, lines.append, StopAt(at)).exit_code
+        code = run(asked, lines.append, Accident(at, ctrl_c)).exit_code
         return code, lines[-1]
 
     return run_stopped
@@ -174,18 +178,11 @@ def test_ctrl_c_in_a_trial_counts_the_rows_and_says_how_to_go_on(stopped, tmp_pa
     assert [row["status"] for row in rows_of(out)] == ["ok"] * 2 + ["interrupted"] * 4
     code, line = stopped(1, out=out)
     assert (code, lacking(line, "3 of 6", out)) == (130, [])
-
-
-def test_ctrl_c_in_a_folder_names_the_file_to_go_on_with(stopped, tmp_path):
-    code, line = stopped(0, out=tmp_path)
-    (out,) = tmp_path.glob("*.csv")
+    code, line = stopped(1, out=tmp_path / "b.csv", batch="fastest")  # in a batch search
+    assert (code, lacking(line, "0 of 6", "b.csv")) == (130, [])
+    code, line = stopped(0, out=tmp_path / "folder")
+    (out,) = (tmp_path / "folder").glob("*.csv")
     assert (code, lacking(line, "0 of 6", f"--out {out}")) == (130, [])
-
-
-def test_ctrl_c_in_a_batch_search(stopped, tmp_path):
-    out = tmp_path / "a.csv"
-    code, line = stopped(1, out=out, batch="fastest")
-    assert (code, lacking(line, "0 of 6", out)) == (130, [])
 
 
 def test_ctrl_c_before_the_first_trial(stopped, tmp_path, monkeypatch):
@@ -214,7 +211,7 @@ def test_ctrl_c_while_a_row_is_written_is_kept_until_it_is(tmp_path):
 
 def test_a_second_run_on_a_file_is_refused_before_it_trains(cli, tmp_path, monkeypatch):
     out = tmp_path / "a.csv"
-    monkeypatch.setattr("gpubench.runner.run.run", partial(run, run_child=StopAt(0)))  # no child may start
+    monkeypatch.setattr("gpubench.runner.run.run", partial(run, run_child=Accident(0, ctrl_c)))  # no child may start
     with RowsFile(out):
         done = cli(*scripted(out))
         assert done.returncode == 2
@@ -222,19 +219,6 @@ def test_a_second_run_on_a_file_is_refused_before_it_trains(cli, tmp_path, monke
         assert "is writing it; wait for its end or give another --out" in done.stderr
         assert "trials at most, at least" in cli(*scripted(out, "--dry-run")).stdout
     assert not out.exists()
-
-
-class Accident:
-    """Stands in for `run_child`: something happens while trial `number` goes on."""
-
-    def __init__(self, number: int, happens) -> None:
-        self.left, self.happens = number, happens
-
-    def __call__(self, task, **options):
-        self.left -= task["task"] != "import"
-        if self.left < 0:
-            self.happens()
-        return run_inside(task, **options)
 
 
 def test_a_file_that_is_taken_away_meanwhile_ends_the_run_with_4_and_both_names(cli, tmp_path, monkeypatch):
@@ -270,14 +254,6 @@ def test_resume_refuses_other_options_and_names_them(cli, tmp_path):
     other = cli(*base, "--seed", 7, "--batch", 32)
     assert other.returncode == 2
     assert "differs in batch_size, seed" in other.stderr
-
-
-def test_a_resumed_run_does_not_forget_how_trials_ended(cli, tmp_path):
-    base = ("run", "--suite", SUITES / "misses_goal.py", "--full", "--device", "cpu", "--out", tmp_path / "a.csv")
-    assert cli(*base, "--precision", "fp32").returncode == 4
-    again = cli(*base, "--precision", "fp32")
-    assert "all trials are done" in again.stderr
-    assert again.returncode == 4
 
 
 def test_a_torn_last_line_is_sealed_and_its_trial_runs_again(cli, tmp_path):

@@ -2,21 +2,17 @@
 
 import math
 import random
-from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from facts import lacking
+from inside import answering
 
-from gpubench.hardware.environment import cpu_device
 from gpubench.interval import drifts, median_interval
-from gpubench.runner.cases import cases_of, recipes_of
 from gpubench.runner.options import Options
-from gpubench.runner.process import Outcome
-from gpubench.runner.rounds import half_width, round_of, why_stop, widths_of
+from gpubench.runner.rounds import half_width, why_stop, widths_of
 from gpubench.runner.run import run
-from gpubench.suite import files
 from gpubench.suite.trial import Measurement
 
 SCRIPTED = Path(__file__).parent / "suites" / "scripted.py"
@@ -130,57 +126,44 @@ def test_rounds_are_added_and_a_budget_ends_them(cli, tmp_path, monkeypatch):
     assert len(after) > len(before)
 
 
-def measured_as(result_of, **wishes):
-    """Run with trials that end as `result_of(case)`; the rounds of each case, and the lines."""
-    asked, lines = {}, []
-
-    def run_child(task, **_):
-        if task["task"] != "trial":
-            return Outcome("answered", 0.0, {})
-        case = task["trial"]["case"]
-        if case["mode"] != "probe":
-            asked.setdefault((case["model"], case["precision"]), []).append(task["trial"]["index"])
-        return Outcome("answered", 1.0, {"measurement": asdict(result_of(case))})
-
-    assert run(Options(device="cpu", **wishes), lines.append, run_child).exit_code == 4
-    return asked, lines
-
-
-def test_only_ok_trials_have_a_time_and_a_finished_run_goes_on_with_until(tmp_path, monkeypatch):
+@pytest.fixture
+def rounds_of(tmp_path, monkeypatch):
+    """Runs trials that end as `result_of(case)`; returns the rounds of each case, and the lines."""
     monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)
+    (tmp_path / "half.py").write_text(FASTER_IN_HALF)
 
-    def missed(**wishes):
-        wishes |= {"suites": (str(SCRIPTED),), "precision": "fp32", "models": ("short",)}
-        return measured_as(lambda case: Measurement("goal_missed", seconds=1.0, measured=True), **wishes)
+    def run_all(result_of, **wishes):
+        asked, lines = {}, []
 
-    first = missed(until=0.01, out=tmp_path / "a.csv")[0]
-    assert first == {("short", "fp32"): [0, 1, 2, 3, 4, 5]}  # no case has a time, so there is no seventh
-    again, lines = missed(until=0.01, out=tmp_path / "a.csv")
+        def ended(trial):
+            if trial["case"]["mode"] != "probe":
+                asked.setdefault((trial["case"]["model"], trial["case"]["precision"]), []).append(trial["index"])
+            return result_of(trial["case"])
+
+        usual = {"suites": (str(tmp_path / "half.py"),), "device": "cpu", "out": tmp_path / "a.csv"}
+        assert run(Options(**usual, **wishes), lines.append, answering(ended)).exit_code == 4
+        return asked, lines
+
+    return run_all
+
+
+def test_only_ok_trials_have_a_time_and_a_finished_run_goes_on_with_until(rounds_of):
+    def missed():
+        result = Measurement("goal_missed", seconds=1.0, measured=True)
+        return rounds_of(lambda case: result, until=0.01, precision="fp32", models=("equal",))
+
+    assert missed()[0] == {("equal", "fp32"): [0, 1, 2, 3, 4, 5]}  # no case has a time, so there is no seventh
+    again, lines = missed()
     assert (again, lacking("\n".join(lines), "6 of 6", "already in", "0 to do")) == ({}, [])
-    missed(repeats=2, out=tmp_path / "b.csv")
-    again, lines = missed(repeats=2, out=tmp_path / "b.csv")
-    assert (again, lines[-1]) == ({}, f"{tmp_path / 'b.csv'}: all trials are done")
 
 
-def test_ratios_are_looked_at_after_a_round_whose_last_case_cannot_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)
-    path = tmp_path / "half.py"
-    path.write_text(FASTER_IN_HALF)
-    seconds = {"fp32": 2.0, "bf16": 1.0}
-
+def test_ratios_are_looked_at_after_a_round_whose_last_case_cannot_run(rounds_of):
     def result_of(case):
-        good = Measurement("ok", seconds=seconds[case["precision"]], samples_per_second=1.0)
+        seconds = 2.0 if case["precision"] == "fp32" else 1.0
+        good = Measurement("ok", seconds=seconds, samples_per_second=1.0)
         return good if case["model"] == "gains" else Measurement("failed", "no step ran")
 
-    def ends_with_failed(seed):
-        loaded = files.find(str(path))
-        options = Options(suites=(str(path),), precision="fp32,bf16", device="cpu", batch="fastest")
-        cases = cases_of(recipes_of(options, [loaded]), options, [cpu_device()])
-        return round_of(cases, 2, seed)[-1].case.model == "equal"
-
-    seed = next(filter(ends_with_failed, range(99)))
-    wishes = {"suites": (str(path),), "precision": "fp32,bf16", "batch": "fastest", "seed": seed}
-    asked, _ = measured_as(result_of, out=tmp_path / "a.csv", **wishes)
+    asked, _ = rounds_of(result_of, precision="fp32,bf16", batch="fastest")
     assert asked == {("gains", precision): [0, 1, 2] for precision in ("fp32", "bf16")}
 
 
