@@ -48,7 +48,6 @@ def test_sizes_and_durations(parse, good, bad, option):
     [
         ("run", "--repeats", "0"),
         ("run", "--set", "nonsense"),
-        ("run", "--flag-that-is-not"),
         ("compare",),
         ("data", "fetch", "mnist"),
         ("compare", "missing.csv"),

@@ -247,15 +247,6 @@ def test_runs_that_begin_in_the_same_second_have_files_of_their_own(cli, tmp_pat
     assert [len(rows_of(path)) for path in (tmp_path / "quick").iterdir()] == [1, 1]
 
 
-def test_resume_refuses_other_options_and_names_them(cli, tmp_path):
-    out = tmp_path / "a.csv"
-    base = scripted(out, "--precision", "fp32", "--repeats", 1)
-    assert cli(*base).returncode == 0
-    other = cli(*base, "--seed", 7, "--batch", 32)
-    assert other.returncode == 2
-    assert "differs in batch_size, seed" in other.stderr
-
-
 def test_a_torn_last_line_is_sealed_and_its_trial_runs_again(cli, tmp_path):
     out = tmp_path / "a.csv"
     base = scripted(out, "--precision", "fp32", "--repeats", 2)
@@ -371,7 +362,12 @@ def test_dry_run_prints_the_plan_and_writes_nothing(cli, tmp_path):
         (("--suite", SUITES / "scripted.py", "--precision", "fp7"), "no such precision"),
         (("--suite", SUITES / "scripted.py", "--models", "vgg"), "no such model"),
         (("--suite", SUITES / "scripted.py", "--out", "/proc/nothing/a.csv"), "cannot write"),
-        (("--suite", SUITES / "scripted.py", "--quick", "--full"), "--full"),
+        (("--quick", "--full"), "--full"),
+        (("--until", "1"), "write it as a percentage"),
+        (("--until", "1%", "--repeats", "8"), "leave out --repeats"),
+        (("--until", "1%", "--quick"), "leave out --quick"),
+        (("--budget", "20m"), "--budget is for --until"),
+        (("--until", "1%", "--budget", "soon"), "--budget soon: write it as"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_2(cli, tmp_path, arguments, words):

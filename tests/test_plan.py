@@ -89,24 +89,11 @@ def test_which_devices_are_chosen():
     assert choose_devices("auto", [broken, GPU1, CPU]) == [GPU1]
 
 
-def test_max_needs_a_limit_on_a_cpu_and_gives_mixed_cases_a_twin(tmp_path):
+def test_max_needs_a_limit_on_a_cpu(tmp_path):
     with pytest.raises(UserError, match="--memory-limit"):
         demo_cases(tmp_path, [CPU], batch="max")
     case = demo_cases(tmp_path, [CPU], models=("small",))[0]
     assert (case.batch_policy, case.batch_size) == ("fixed", 16)
-    cases = demo_cases(tmp_path, models=("small",))
-    assert [(c.precision, c.batch_policy) for c in cases] == [
-        ("fp32", "max"),
-        ("fp16", "max"),
-        ("fp16", "max-fp32"),
-    ]
-    assert [c.batch_policy for c in demo_cases(tmp_path, models=("small",), mode="quick")] == ["max", "max"]
-
-
-@pytest.mark.parametrize("batch", ["0", "-8", "many", "1.5"])
-def test_a_bad_batch_is_refused(tmp_path, batch):
-    with pytest.raises(UserError, match="give max, fastest or a number above 0"):
-        demo_cases(tmp_path, batch=batch)
 
 
 def test_rounds_hold_every_case_once_and_begin_with_the_smallest(tmp_path):
@@ -159,6 +146,9 @@ def test_a_ratio_is_printed_once_both_precisions_have_an_ok_trial(tmp_path):
 
 
 def test_batches_and_limits_that_cannot_be_are_refused(tmp_path):
+    for batch in ("0", "-8", "many", "1.5"):
+        with pytest.raises(UserError, match="give max, fastest or a number above 0"):
+            demo_cases(tmp_path, batch=batch)
     suites = [loaded(tmp_path, train_samples=lambda params: 10 * params["epochs"])]
     with pytest.raises(UserError, match="30"):
         plan(suites, Options(batch="31"), [GPU])
@@ -374,10 +364,12 @@ def test_functions_and_settings_of_a_suite_that_are_wrong(tmp_path):
         plan([demo, other], Options(models=("tiny",), settings={"epochs": "x"}), [GPU])
 
 
-def test_a_refused_case_has_no_twin_and_neither_has_a_batch_that_is_fixed_nor_mixed_without_fp32(tmp_path):
+def test_which_cases_have_a_twin_at_the_batch_of_fp32(tmp_path):
     def policies(*devices, **options):
         return [(c.precision, c.batch_policy) for c in demo_cases(tmp_path, devices, models=("small",), **options)]
 
+    assert policies(GPU) == [("fp32", "max"), ("fp16", "max"), ("fp16", "max-fp32")]
+    assert policies(GPU, mode="quick") == [("fp32", "max"), ("fp16", "max")]
     assert policies(TURING, precision="fp32,bf16") == [("fp32", "max"), ("bf16", "max")]
     assert policies(GPU, precision="fp16") == [("fp16", "max")]
     assert policies(GPU, batch="8") == [("fp32", "fixed"), ("fp16", "fixed")]

@@ -132,7 +132,6 @@ def started_trial(tmp_path):
     body = f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     job.write_text(json.dumps(task(tmp_path, body)))
     script = f"""
-import contextlib
 import json
 from gpubench.runner.process import run_child
 run_child(json.load(open({str(job)!r})))

@@ -168,22 +168,6 @@ def test_ratios_are_looked_at_after_a_round_whose_last_case_cannot_run(rounds_of
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--until", "1"), "write it as a percentage"),
-        (("--until", "1%", "--repeats", "8"), "leave out --repeats"),
-        (("--until", "1%", "--quick"), "leave out --quick"),
-        (("--budget", "20m"), "--budget is for --until"),
-        (("--until", "1%", "--budget", "soon"), "--budget soon: write it as"),
-    ],
-)
-def test_a_mistake_is_2(cli, arguments, words):
-    done = cli("run", "--suite", SCRIPTED, *arguments)
-    assert done.returncode == 2
-    assert words in done.stderr
-
-
-@pytest.mark.parametrize(
     ("values", "drifting"),
     [
         ([1, 2, 3, 4, 5, 6], True),
