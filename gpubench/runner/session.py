@@ -23,9 +23,6 @@ from gpubench.runner.options import RANKED_MODELS, RANKED_SUITE, Options
 from gpubench.suite.files import LoadedSuite, find
 from gpubench.suite.trial import Case
 
-QUICK = "quick"
-"""Subfolder of --out for quick runs."""
-
 
 @dataclass(frozen=True)
 class Session:
@@ -104,7 +101,7 @@ def _out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence
     if not options.out.is_dir() and (options.out.exists() or options.out.suffix):
         raise UserError(f"--out {options.out}: give a folder, or a file that ends in .csv")
     # `compare results/*.csv` should not include quick runs.
-    folder = options.out / QUICK if options.mode == "quick" else options.out
+    folder = options.out / "quick" if options.mode == "quick" else options.out
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     card = "-".join("".join(c if c.isalnum() else " " for c in devices[0].card.lower()).split()[:5])
     suites = "-".join(suite.name for suite in loaded)

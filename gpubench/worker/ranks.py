@@ -17,13 +17,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, RunProcsResult, start_processes
 
 from gpubench.hardware.host import numa_nodes
 from gpubench.hardware.interconnect import NCCL_LOG, interface_of, nccl_facts
-from gpubench.suite.trial import TRAINED, Case, Measurement, measurement_from_json, trial_from_json
+from gpubench.suite.trial import TRAINED, Case, measurement_from_json, trial_from_json
 from gpubench.training.process_group import Place, connect, loopback_store, stay_on_loopback
 from gpubench.worker.failures import Failure, cause, failed, fault_of, together
 from gpubench.worker.run_trial import Message, run_rank
@@ -53,8 +52,6 @@ def run(task: Message, channel: socket.socket) -> Message:
     # What it would log at the end of a trial is in the row, with the process named.
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     local = case.processes // case.nodes
-    if missing := _missing_devices(case.device, local):
-        return {"measurement": asdict(Measurement("unsupported", missing))}
     result = _run_processes(task, place, channel, local, near_their_cards(case.device, numa_nodes()))
     # A rank that failed by itself has written why; torch knows of those that were killed.
     failures = [
@@ -90,15 +87,6 @@ def _run_processes(
             return processes.wait(period=LOOK_SECONDS)
         finally:
             processes.close(timeout=END_SECONDS)
-
-
-def _missing_devices(device: str, processes: int) -> str:
-    """Return why this machine has too few CUDA devices for so many processes; empty if it has enough."""
-    if not device.startswith("cuda"):
-        return ""
-    count = torch.cuda.device_count() - (torch.device(device).index or 0)
-    needed = f"{processes} processes need {processes} devices"
-    return "" if count >= processes else f"{needed}; torch sees {count} from {device} on"
 
 
 def near_their_cards(device: str, memory_nodes: int | None) -> dict[str, Any]:
