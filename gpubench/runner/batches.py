@@ -4,7 +4,7 @@ A probe is a child process with a short lap; batch_sizes.py decides which batch 
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gpubench.hardware import host
@@ -23,8 +23,8 @@ MARGIN = 0.03
 CPU_MARGIN = 0.08
 """The same on a CPU, where resident memory differs by up to 7% between processes."""
 SPILLED = 0.7
-"""A batch whose steps have less than this share of a smaller batch's rate uses memory that is not on the card. Chosen,
-not measured."""
+"""A batch uses memory that is not on the card if steps on a resident batch, which need no loader, have less than this
+share of a smaller batch's rate. Chosen, not measured."""
 BACK_OFF = 0.95
 """Factor of the next batch if the confirming trial does not fit."""
 BACK_OFFS = 5
@@ -218,8 +218,10 @@ def fit_batch(case: Case, device: Device, cap: int, measure: Measure, say: Say) 
         measured = measure(_probe_of(replace(case, memory_limit_bytes=within), batch, prove=not fitted))
         rate = measured.samples_per_second or 0.0
         smaller = [fitted[size] for size in fitted if size < batch]
+        resident = measured.resident_samples_per_second
+        is_slow = resident is not None and resident < SPILLED * max(smaller, default=0.0)
         # A CPU's rate falls for other reasons.
-        spilled = case.batch_policy == "max" and device.kind != "cpu" and is_spilled(measured, smaller)
+        spilled = is_slow and case.batch_policy == "max" and device.kind != "cpu"
         fitting = fits(measured) and not spilled
         why_not = "far slower than a smaller batch" if spilled else why_not_fitting(measured)
         say(f"  batch {batch}: {f'{rate:,.1f} samples/s' if fitting else why_not}")
@@ -229,7 +231,7 @@ def fit_batch(case: Case, device: Device, cap: int, measure: Measure, say: Say) 
             return ProbeResult(fits=False)
         last = measured
         if fitting:
-            fitted[batch] = measured.resident_samples_per_second or 0.0
+            fitted[batch] = resident or 0.0
         elif measured.status not in {"ok", "out_of_memory"} and not (smaller and measured.status != "timed_out"):
             # No batch fits, or a library compiles or searches for long, which may take as long at a smaller batch.
             failed.append(replace(measured, reason=f"batch {batch}: {measured.reason}"))
@@ -255,15 +257,6 @@ def fit_batch(case: Case, device: Device, cap: int, measure: Measure, say: Say) 
 def fits(measurement: Measurement) -> bool:
     """Return whether the trial's batch fits in memory."""
     return measurement.status == "ok" and measurement.allocator_retries == 0
-
-
-def is_spilled(measurement: Measurement, smaller_rates: Sequence[float]) -> bool:
-    """Return whether the batch uses memory of the host, as its steps on a resident batch show, which need no loader.
-
-    `smaller_rates` are those of smaller batches, in samples/s.
-    """
-    rate = measurement.resident_samples_per_second
-    return rate is not None and rate < SPILLED * max(smaller_rates, default=0.0)
 
 
 def why_not_fitting(measurement: Measurement) -> str:
