@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 from facts import lacking
+from rows import row
+from typer.testing import CliRunner
 
+from gpubench.cli.app import app
 from gpubench.rows.read import load
+from gpubench.rows.write import append
 from gpubench.runner import measured_peaks
 from gpubench.studies.bound import bound_of, why_not_faster
 
@@ -136,9 +140,13 @@ def test_why_a_mixed_precision_is_not_faster(words, columns):
     assert words in why_not_faster(mixed, BUSY, bound_of(mixed))
 
 
-def test_no_reason_where_none_is_known():
+def test_no_reason_where_none_is_known_and_bottlenecks_alone_are_an_answer_to_those_who_ask(tmp_path):
     mixed = changed(precision="fp16", measured_peak_flops=2e12, flops_per_sample=3e8)
     assert why_not_faster(mixed, BUSY, bound_of(mixed)) == ""
+    path = tmp_path / "a.csv"
+    append(path, [row(**changed(card_memory_bytes=8 * 10**9))])
+    codes = [CliRunner().invoke(app, ["compare", str(path), *only]).exit_code for only in ([], ["--only", "roofline"])]
+    assert codes == [3, 0]
 
 
 EXPECTED = {**{model: model for model in ("input", "launch", "compute", "memory")}, "ambiguous": "unknown"}
