@@ -66,10 +66,8 @@ def default_limit(device: Device) -> int | None:
     """Return the memory limit of a search; raises UserError if less than that is free on an integrated card."""
     limit, free = device.default_limit_bytes, device.available_bytes
     if limit and free and free < limit:
-        raise UserError(
-            f"{device.device} shares the host's memory, of which {free / 2**30:.0f} GiB are free: a search needs"
-            f" {limit / 2**30:.0f} GiB; close other programs, or give --memory-limit"
-        )
+        sizes = f"{free / 2**30:.0f} GiB are free and a search needs {limit / 2**30:.0f} GiB"
+        raise UserError(f"{device.device} shares the host's memory: {sizes}; close programs, or give --memory-limit")
     return limit
 
 
@@ -139,10 +137,8 @@ def choose_precisions(option: str, device: Device) -> list[str]:
         elif name in PRECISIONS or name in UNPROVED:
             names.append(name)
         else:
-            raise UserError(
-                f"--precision {name}: no such precision; there are {', '.join([*PRECISIONS, *UNPROVED])},"
-                " and both, mixed, all"
-            )
+            known = ", ".join([*PRECISIONS, *UNPROVED, "both", "mixed", "all"])
+            raise UserError(f"--precision {name}: no such precision; there are {known}")
     return list(dict.fromkeys(names))
 
 
@@ -162,10 +158,8 @@ def choose_batch(
         if batch == "max" and device.kind == "mps":
             raise UserError("--batch max: mps shares the host's memory, and torch cannot limit it; give a number")
         if batch == "max" and shared and not options.memory_limit_bytes:
-            what = "a CPU" if device.kind == "cpu" else f"{device.card}, which uses the host's memory,"
-            raise UserError(
-                f"--batch max on {what} needs --memory-limit SIZE (for example 2GiB), or it would fill that memory"
-            )
+            what = "a CPU" if device.kind == "cpu" else device.card
+            raise UserError(f"--batch max on {what} would fill the host's memory; give --memory-limit, such as 2GiB")
         return batch, None
     if not batch.isdecimal() or int(batch) == 0:
         raise UserError(f"--batch {batch}: give max, fastest or a number above 0")

@@ -71,15 +71,11 @@ def check_processes(options: Options, chosen: Sequence[Device], devices: Sequenc
     most = max(options.processes)
     on_cards = any(device.kind != "cpu" for device in chosen)
     if on_cards and cpu_count < most:
-        raise UserError(
-            f"--processes {most}: each needs one CPU, and this machine has {cpu_count}; give the container or job more"
-            " CPUs (with Slurm --slurm exclusive=user, or cpus_per_task=N)"
-        )
+        more = "give the container or job more CPUs (--slurm exclusive=user or cpus_per_task=N)"
+        raise UserError(f"--processes {most}: each needs one CPU, and there are {cpu_count}; {more}")
     for device in chosen:
         same_kind = [other for other in devices if other.kind == device.kind]
         available = len([other for other in same_kind if not other.problem]) - same_kind.index(device)
         if device.kind != "cpu" and most > available:
-            raise UserError(
-                f"--processes {most}: each needs one device, and from {device.device} on there are {available}; give"
-                " fewer, or only the first --device of the group"
-            )
+            count = f"from {device.device} on there are {available}; give fewer, or only the first --device of a group"
+            raise UserError(f"--processes {most}: each needs one device, and {count}")

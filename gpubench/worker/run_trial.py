@@ -108,9 +108,7 @@ def _run_suite(trial: Trial, new_clock: Callable[..., Clock], join: Join, span: 
     loaded = imported.get(trial.case.suite_path) or files.load(path)
     # In a fork, the code that was imported and the code that the trial may still import.
     if {loaded.digest, timed_code.digest_of(files.sources(path))} != {trial.case.suite_digest}:
-        raise RuntimeError(
-            f"{trial.case.suite_path} or code of gpubench that it times was edited while the run went on; start again"
-        )
+        raise RuntimeError(f"{path} or gpubench's timed code was edited while the run went on; start again")
     random.seed(trial.seed)
     ignore_known_warnings()
     # More loader processes than CPUs belong to some recipes, and the row says how long training waited for them.
