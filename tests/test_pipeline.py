@@ -164,8 +164,8 @@ def stopped(tmp_path, monkeypatch):
 
     def run_stopped(at: int, **options) -> tuple[int, str]:
         lines: list[str] = []
-        asked = Options(suites=(str(SUITES / "scripted.py"),), device="cpu", precision="fp32", repeats=3, **options)
-        code = run(asked, lines.append, Accident(at, ctrl_c)).exit_code
+        usual = {"suites": (str(SUITES / "scripted.py"),), "device": "cpu", "precision": "fp32", "repeats": 3}
+        code = run(Options(**usual | options), lines.append, Accident(at, ctrl_c)).exit_code
         return code, lines[-1]
 
     return run_stopped
@@ -195,10 +195,16 @@ def test_ctrl_c_before_the_first_trial(stopped, tmp_path, monkeypatch):
     assert not (tmp_path / "a.csv").exists()
 
 
-def test_ctrl_c_while_a_row_is_written_is_kept_until_it_is(tmp_path):
+def test_ctrl_c_while_a_row_is_written_is_kept_until_it_is(stopped, tmp_path, monkeypatch):
     handlers = {number: signal.getsignal(number) for number in Interrupts.SIGNALS}
+    append = RowsFile.append
+    monkeypatch.setattr(RowsFile, "append", lambda *given: append(*given) or signal.raise_signal(signal.SIGINT))
+    code, line = stopped(9, out=tmp_path / "a.csv", models=("short",), repeats=1)  # one trial, which is the last
+    assert (code, lacking(line, "1 of 1", "a.csv")) == (130, [])
+    for number, before in handlers.items():
+        signal.signal(number, before)
     with Interrupts() as interrupts:
-        with interrupts.held():
+        with interrupts.delayed():
             signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             interrupts.check()

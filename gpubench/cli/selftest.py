@@ -92,12 +92,12 @@ def selftest(
 
 
 def marked_shared(path: Path) -> str:
-    """Return a note on how many trials of the file ran beside other programs; empty if none."""
+    """Return a note on how many trials of the file ran while other programs used the device; empty if none."""
     from gpubench.rows.read import load
 
     marks = load([path]).frame["marks"]
     shared = int(marks.str.contains("shared").sum())
-    return f"{shared} of {len(marks)} trials ran beside other programs: close them and test again" if shared else ""
+    return f"{shared} of {len(marks)} trials shared the device: close other programs, test again" if shared else ""
 
 
 def verdict(checks: Sequence[SelftestCheck], setup: str, note: str = "") -> list[str]:

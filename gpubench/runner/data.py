@@ -57,7 +57,7 @@ def _data_of(suite: Suite, options: Options, say: Say) -> tuple[str, Path | None
     if folder is None and options.mode == "quick":
         fetch = f"`gpubench data fetch {' '.join(wanted)}` downloads it"
         advice = "--data DIR reads your data" if set(wanted) & set(datasets.TREES) else fetch
-        say(f"no {' or '.join(wanted)} on this machine: using synthetic data, as the rows tell ({advice})")
+        say(f"no {' or '.join(wanted)} on this machine: using synthetic data, marked in the rows ({advice})")
         return "synthetic", None
     if folder is None:
         for dataset in wanted:

@@ -87,8 +87,8 @@ class Forecast:
         """
         seconds = [next(self._seconds[key] for key in _keys(case) if key in self._seconds) for case in waiting]
         left = searches * self._search_seconds + sum(map(fmean, seconds))
-        told = None if self.end is None else self.end - time.monotonic()
-        if left < LEAST_SECONDS or (told is not None and told / TOLERANCE <= left <= told * TOLERANCE):
+        printed = None if self.end is None else self.end - time.monotonic()
+        if left < LEAST_SECONDS or (printed is not None and printed / TOLERANCE <= left <= printed * TOLERANCE):
             return ""
         self.end = time.monotonic() + left
         if self._options.until:  # more rounds may follow

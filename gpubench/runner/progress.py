@@ -14,7 +14,7 @@ from gpubench.suite.trial import Case, Trial
 LOG_SECONDS = 300.0
 """Without a terminal: time between two lines on the progress of a long trial."""
 REST_OF_LINE = 52
-"""Characters that the bar, the rate and the time left need beside the name of a trial."""
+"""Characters that the bar, the rate and the time left need, besides the name of a trial."""
 
 
 class TrialProgress:

@@ -167,6 +167,7 @@ class TrialRunner:
             with self._progress:
                 for trial in self.rounds:
                     self._run_one(trial, file)
+                self._interrupts.check()  # a signal may have come with the last row
         except (KeyboardInterrupt, NodeLost, DeviceLost) as stop:
             return self._stopped(stop, file, say)
         before = [status for case in self._session.cases for status in self._earlier.statuses_of(case)]
@@ -182,7 +183,7 @@ class TrialRunner:
         started = _now()
         trial, measurement = self._batches.measured(trial)
         row = self._row_of(trial, measurement, started)
-        with self._interrupts.held():
+        with self._interrupts.delayed():
             file.append([row])  # one by one: a killed run loses nothing
             self._written.add(row.session)
             self.rounds.finished(trial, row)

@@ -120,8 +120,8 @@ class Template(ServingChild):
         with contextlib.ExitStack() as ends, contextlib.ExitStack() as ours:
             channel, its_channel = socket.socketpair()
             lifeline, output = os.pipe(), os.pipe()
-            held, printed = os.fdopen(lifeline[1], "wb"), os.fdopen(output[0], "rb")
-            for end in (channel, held, printed):
+            our_end, printed = os.fdopen(lifeline[1], "wb"), os.fdopen(output[0], "rb")
+            for end in (channel, our_end, printed):
                 ours.enter_context(end)
             for end in (its_channel, os.fdopen(lifeline[0], "rb"), os.fdopen(output[1], "wb")):
                 ends.enter_context(end)
@@ -130,7 +130,7 @@ class Template(ServingChild):
             if not pid:  # it was killed at once
                 raise ConnectionAbortedError
             ours.pop_all()
-        return Started(Fork(self, pid, printed), channel, held, "forked")
+        return Started(Fork(self, pid, printed), channel, our_end, "forked")
 
     def report(self, seconds: float) -> tuple[int, int]:
         """Return the template's next report; raises TimeoutError, or another OSError if it has ended."""

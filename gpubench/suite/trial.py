@@ -268,7 +268,7 @@ class Measurement:
 
 
 FORK_REPORT = struct.Struct("qq")
-"""What a template tells the parent of a fork: (process id, 0) at its start, (0, return code) at its end."""
+"""What a template sends about a fork: (process id, 0) at its start, (0, return code) at its end."""
 
 Record = TypeVar("Record", Lap, Measurement)
 HINTS = {kind.__name__: get_type_hints(kind) for kind in (Lap, Measurement)}
@@ -299,7 +299,7 @@ def _checked(record: Record) -> Record:
 
 
 def _is(value: object, hint: type) -> bool:
-    """Return whether the value has the type of the hint. Any number may stand for another."""
+    """Return whether the value has the type of the hint; an int is as good as a float."""
     kind, parts = get_origin(hint), get_args(hint)
     if kind is Literal:
         return value in parts
@@ -308,7 +308,7 @@ def _is(value: object, hint: type) -> bool:
     if kind is tuple:
         return isinstance(value, tuple) and all(_is(item, parts[0]) for item in value)
     if kind is Mapping:
-        return isinstance(value, Mapping)  # the row names values of a suite that it cannot hold
+        return isinstance(value, Mapping)  # record.py leaves out what is no number, and says so
     if isinstance(value, int) and abs(value) > MOST_INTEGER:
         return False
     return isinstance(value, (int, float) if hint in (int, float) else hint)

@@ -53,7 +53,7 @@ def run(task: Message, channel: socket.socket) -> Message:
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     local = case.processes // case.nodes
     result = _run_processes(task, place, channel, local, near_their_cards(case.device, numa_nodes()))
-    # A rank that failed by itself has written why; torch knows of those that were killed.
+    # A rank that failed by itself has written why; torch returns those that were killed.
     failures = [
         Failure(failure.timestamp, f"rank {place.node * local + index}", failed(_signal(-failure.exitcode)))
         for index, failure in (result.failures if result else {}).items()

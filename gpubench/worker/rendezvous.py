@@ -39,7 +39,7 @@ def serve(task: Message, requests: Any, send: Send) -> None:
         try:
             send(meeting.answer(json.loads(line)))
         except dist.DistError as error:
-            send({"lost": f"the machine at {meeting.where} is gone ({str(error).partition('.')[0][:120]})"})
+            send({"lost": f"the machine at {meeting.where} no longer answers ({str(error).partition('.')[0][:120]})"})
 
 
 class MeetingError(Exception):
