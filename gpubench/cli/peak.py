@@ -42,9 +42,8 @@ def measured(device_option: str, precision_option: str, threads: int) -> "Iterat
     from gpubench.hardware.environment import devices_of
     from gpubench.runner.cases import choose_precisions
     from gpubench.runner.devices import choose_devices
-    from gpubench.runner.measured_peaks import CPU_SOAK_SECONDS, measure
+    from gpubench.runner.measured_peaks import CPU_SOAK_SECONDS, SOAK_SECONDS, measure
     from gpubench.runner.process import describe
-    from gpubench.runner.warm_up import SOAK_SECONDS
     from gpubench.suite.precisions import multiplied_in
 
     facts, print_line = describe(), partial(say, err=True)

@@ -14,6 +14,7 @@ from gpubench.runner.batches import CaseBatches
 from gpubench.runner.cases import recipes_of
 from gpubench.runner.devices import DeviceLost, lost_device
 from gpubench.runner.measure import Measure
+from gpubench.runner.measured_peaks import WarmUp
 from gpubench.runner.nodes import NodeLost, Nodes, run_as_one_of
 from gpubench.runner.options import SAMPLED_REPEATS, Options
 from gpubench.runner.process import RunChild, check_imports, describe
@@ -24,7 +25,6 @@ from gpubench.runner.rounds import Rounds
 from gpubench.runner.session import RunSummary, Session, open_session, print_plan
 from gpubench.runner.signals import INTERRUPTED, STOPPED, Interrupts
 from gpubench.runner.template import Templates
-from gpubench.runner.warm_up import WarmUp
 from gpubench.suite import files
 from gpubench.suite.trial import GOOD, Measurement, Status, Trial
 
