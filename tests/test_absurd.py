@@ -123,5 +123,6 @@ def test_a_parameter_of_thousands_of_digits_is_none(tmp_path, params):
 @pytest.mark.parametrize("text", [DEEP, "9" * 5000, "[[8]]", '[[8,"x",1]]', "5", "[[8,1e999,1]]"])
 def test_a_broken_curve_of_an_earlier_run_is_not_gone_on_with(text):
     known = {"batch_size": 8.0, "batch_capped": False, "batch_curve": text}
-    batches = CaseBatches({}, {}, SimpleNamespace(batch_of=lambda case: known), None, None)
+    session, earlier = SimpleNamespace(suites={}, devices={}), SimpleNamespace(batch_of=lambda case: known)
+    batches = CaseBatches(session, earlier, measure=None, say=None)
     assert batches._read(SimpleNamespace(batch_size=None)) is None

@@ -35,8 +35,8 @@ def search(answer, cap=MOST):
 
 
 def batches(measure, known=lambda case: None, samples=2000, card=CARD):
-    earlier = SimpleNamespace(batch_of=known)
-    return CaseBatches({"demo": suite_of(samples)}, {"cuda:0": card}, earlier, measure, lambda line: None)
+    session = SimpleNamespace(suites={"demo": suite_of(samples)}, devices={"cuda:0": card})
+    return CaseBatches(session, SimpleNamespace(batch_of=known), measure, lambda line: None)
 
 
 def found_by(batches, case):

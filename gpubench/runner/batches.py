@@ -4,7 +4,7 @@ A probe is a child process with a short lap; batch_sizes.py decides which batch 
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from gpubench.hardware import host
@@ -14,6 +14,7 @@ from gpubench.rows.table import BROKEN, number
 from gpubench.runner.batch_sizes import ProbeResult, fastest_batch, largest_batch
 from gpubench.runner.cases import failed_by
 from gpubench.runner.resume import EarlierRun
+from gpubench.runner.session import Session
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.suite import Suite
 from gpubench.suite.trial import FINISHED, Case, Measurement, Mode, Trial
@@ -44,21 +45,14 @@ class CaseBatches:
     """Sets the batch of each case when its first trial comes, so that a run writes rows before all searches are done.
 
     Args:
-        suites, devices: those of the run.
+        session: the run.
         earlier: the rows of an earlier run, whose searches are not repeated.
         measure: runs a trial.
         say: prints a line per probe.
     """
 
-    def __init__(
-        self,
-        suites: Mapping[str, LoadedSuite],
-        devices: Mapping[str, Device],
-        earlier: EarlierRun,
-        measure: Measure,
-        say: Say,
-    ) -> None:
-        self._suites, self._devices, self._earlier = suites, devices, earlier
+    def __init__(self, session: Session, earlier: EarlierRun, measure: Measure, say: Say) -> None:
+        self._suites, self._devices, self._earlier = session.suites, session.devices, earlier
         self._measure, self._say = measure, say
         self._found: dict[Key, Case] = {}
         self._to_confirm: set[Key] = set()

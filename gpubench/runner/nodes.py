@@ -139,12 +139,7 @@ class Nodes:
 
     def place(self, number: int) -> dict[str, Any]:
         """Return the address at which the processes of task `number` connect."""
-        return {
-            "port": self._port,
-            "run": f"{self._run}-{number}",
-            "node": self.node,
-            "address": self._address,
-        }
+        return {"port": self._port, "run": f"{self._run}-{number}", "node": self.node, "address": self._address}
 
 
 def _is_ours(host: str) -> bool:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from gpubench import printed
 from gpubench.errors import UserError
@@ -28,6 +29,7 @@ from gpubench.runner.template import Templates
 from gpubench.suite import files
 from gpubench.suite.trial import GOOD, Measurement, Status, Trial
 
+print_line: Say = partial(printed.say, err=True)
 SOME_FAILED = 4
 FAILURES = 2
 """After so many failed trials, or searches, in a row a run checks its devices."""
@@ -35,11 +37,7 @@ LOST = frozenset({"failed", "timed_out"})
 """Statuses of trials on a device that no longer computes."""
 
 
-def run(
-    options: Options,
-    say: Say = lambda line: printed.say(line, err=True),
-    run_child: RunChild | None = None,
-) -> RunSummary:
+def run(options: Options, say: Say = print_line, run_child: RunChild | None = None) -> RunSummary:
     """Run all trials of `options` and append a row for each; returns a summary.
 
     Only child processes use a device; `run_child` starts one per call, by default (see Templates) a fork on a card.
@@ -59,9 +57,8 @@ def run(
                 return lead(session, say, run_child, interrupts)
             terms = terms_of(session.cases, list(session.devices.values()), session.environment)
             with Nodes(options.nodes, options.rendezvous, terms, options.time_limit_seconds) as nodes:
-                return run_as_one_of(
-                    nodes, session, say, run_child, lambda child: lead(session, say, child, interrupts)
-                )
+                lead_run = partial(lead, session, say, interrupts=interrupts)
+                return run_as_one_of(nodes, session, say, run_child, lead_run)
         except KeyboardInterrupt:
             say("")
             say("stopped before the first trial: no row was added")
@@ -154,7 +151,7 @@ class TrialRunner:
         self._progress = TrialProgress()
         self._warm_up = WarmUp(session, run_child, self._progress.say)
         measure = Measure(session, run_child, self._progress)
-        self._batches = CaseBatches(session.suites, session.devices, earlier, measure, self._progress.say)
+        self._batches = CaseBatches(session, earlier, measure, self._progress.say)
         self.rounds = Rounds(session, earlier, self._batches, self._progress, self._interrupts.check)
         self._written: set[str] = set()
         """Sessions of the written rows."""
