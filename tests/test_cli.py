@@ -43,24 +43,6 @@ def test_sizes_and_durations(parse, good, bad, option):
             parse(text)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("run", "--repeats", "0"),
-        ("run", "--set", "nonsense"),
-        ("compare",),
-        ("data", "fetch", "mnist"),
-        ("compare", "missing.csv"),
-        ("run", "--suite", "resnet", "--device", "cpu", "--data", "nowhere"),
-    ],
-)
-def test_mistakes_exit_2_without_a_traceback(cli, arguments):
-    done = cli(*arguments)
-    assert done.returncode == 2
-    assert done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_list_of_one_suite_shows_all_its_parameters(cli):
     for name in built_in_names():
         text = cli("list", name).stdout

@@ -361,23 +361,29 @@ def test_dry_run_prints_the_plan_and_writes_nothing(cli, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--suite", "resnets"), "no such suite"),
-        (("--suite", "none.py"), "no such file"),
-        (("--suite", SUITES / "scripted.py", "--set", "speed=3"), "no such parameter"),
-        (("--suite", SUITES / "scripted.py", "--device", "cuda:99"), "not on this machine"),
-        (("--suite", SUITES / "scripted.py", "--precision", "fp7"), "no such precision"),
-        (("--suite", SUITES / "scripted.py", "--models", "vgg"), "no such model"),
-        (("--suite", SUITES / "scripted.py", "--out", "/proc/nothing/a.csv"), "cannot write"),
-        (("--quick", "--full"), "--full"),
-        (("--until", "1"), "write it as a percentage"),
-        (("--until", "1%", "--repeats", "8"), "leave out --repeats"),
-        (("--until", "1%", "--quick"), "leave out --quick"),
-        (("--budget", "20m"), "--budget is for --until"),
-        (("--until", "1%", "--budget", "soon"), "--budget soon: write it as"),
+        (("run", "--suite", "resnets"), "no such suite"),
+        (("run", "--suite", "none.py"), "no such file"),
+        (("run", "--suite", SUITES / "scripted.py", "--set", "speed=3"), "no such parameter"),
+        (("run", "--suite", SUITES / "scripted.py", "--device", "cuda:99"), "not on this machine"),
+        (("run", "--suite", SUITES / "scripted.py", "--precision", "fp7"), "no such precision"),
+        (("run", "--suite", SUITES / "scripted.py", "--models", "vgg"), "no such model"),
+        (("run", "--suite", SUITES / "scripted.py", "--out", "/proc/nothing/a.csv"), "cannot write"),
+        (("run", "--quick", "--full"), "--full"),
+        (("run", "--repeats", "0"), "--repeats"),
+        (("run", "--set", "nonsense"), "key=value"),
+        (("run", "--suite", "resnet", "--device", "cpu", "--data", "nowhere"), "nowhere"),
+        (("compare",), "files"),
+        (("compare", "missing.csv"), "missing.csv"),
+        (("data", "fetch", "mnist"), "mnist"),
+        (("run", "--until", "1"), "write it as a percentage"),
+        (("run", "--until", "1%", "--repeats", "8"), "leave out --repeats"),
+        (("run", "--until", "1%", "--quick"), "leave out --quick"),
+        (("run", "--budget", "20m"), "--budget is for --until"),
+        (("run", "--until", "1%", "--budget", "soon"), "--budget soon: write it as"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_2(cli, tmp_path, arguments, words):
-    done = cli("run", *arguments)
+    done = cli(*arguments)
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
