@@ -39,8 +39,9 @@ class Loader:
             yield [0] * (self.last if step == self.steps - 1 else 10)
 
 
-def clock_of(mode="full", accelerator=False, **options):
+def clock_of(mode="full", accelerator=False, began=0.0, **options):
     time = Time()
+    time.now = began
     return Clock(sampling_for(mode, accelerator=accelerator), now=time, **options), time
 
 
@@ -533,7 +534,7 @@ def test_the_time_of_setup_of_an_epoch_and_of_a_step():
     clock.end_epoch()
     assert clock.elapsed == 7
     assert clock.summary()["seconds"] == 7
-    clock, time = clock_of()
+    clock, time = clock_of(began=2.0)
     time.now += 6
     found = clock.summary()
     assert (found["setup_seconds"], found["seconds"], found["samples_per_second"]) == (6, 0, None)

@@ -25,9 +25,8 @@ def test_norms_in_fp16_lose_small_gradients_and_those_in_fp32_do_not(gradient, l
     for name in ("lars", "lars-fp16-norms"):
         layer = torch.nn.Linear(64, 64, bias=False)
         torch.nn.init.constant_(layer.weight, 0.1)
-        optimizer, prepare = training.optimizer_of(name, layer)
+        optimizer = training.optimizer_of(name, layer)
         layer.weight.grad = torch.full_like(layer.weight, gradient)
-        prepare()
         optimizer.step()
         moved[name] = float((layer.weight.detach() - 0.1).norm())
     assert moved["lars"] == pytest.approx(1e-3 * 6.4, rel=0.01)

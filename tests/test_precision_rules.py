@@ -265,6 +265,7 @@ def test_weights_as_they_have_to_be(name, found, summary):
         ("fp16-pure", ALL, "6 of the weights of the optimizer are float32, not float16"),
         ("fp16-pure", {"optimizer float32": 3}, "3 of the weights of the optimizer are float32, not float16"),
         ("bf16", {"BatchNorm bfloat16": 2}, "2 of the weights of the BatchNorm are bfloat16, not float32"),
+        ("bf16", {"frozen float16": 4}, "4 of the weights of the frozen are float16, not bfloat16 or float32 or uint8"),
     ],
 )
 def test_weights_that_contradict_their_label(name, found, words):

@@ -16,7 +16,7 @@ ASKED = ("card", "precision", "other", "ladder", "ablation", "scaling", "epochs"
 DECIDED = frozenset(
     {
         *("faster", "slower", "same", "non-inferior", "inferior", "sooner", "later", "thriftier", "hungrier"),
-        *("cheaper", "dearer", "smaller", "larger", "better", "worse"),
+        *("cheaper", "dearer", "smaller", "larger", "better", "worse", "lower", "higher"),
     }
 )
 """Decided verdicts, in the words of every metric."""

@@ -42,7 +42,7 @@ COMMON = {
 """Columns that the rows of a group share, and their words."""
 POSITIVE = {
     "faster": "fast", "sooner": "soon", "cheaper": "cheap", "thriftier": "thrifty", "smaller": "small",
-    "larger": "large", "better": "accurate",
+    "larger": "large", "better": "accurate", "lower": "low",
 }  # fmt: skip
 """Adjective for each verdict, for use in sentences."""
 
