@@ -55,6 +55,7 @@ def test_the_rate_rises_and_falls_to_a_tenth():
     assert rates[0] == pytest.approx(1 / 11)
     assert rates[10] == max(rates) == 1
     assert rates[100] == pytest.approx(0.1)
+    assert [gpt.SUITE.reaches(loss, 2.5, rounding=1e-6) for loss in (2.4, 2.500001, 2.6)] == [True, True, False]
 
 
 def test_targets_are_the_tokens_that_follow_and_processes_get_others():

@@ -249,7 +249,7 @@ class SyntheticFeed:
 
 
 class Source:
-    """The images that a run trains and validates on, and what its row says about them."""
+    """The images that a run trains and validates on, and the remarks on them for its row."""
 
     feed: Feed | SyntheticFeed
     train_images: Sequence[int]

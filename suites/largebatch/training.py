@@ -56,7 +56,7 @@ def batches_of(split: Batch, trial: Trial, *, evaluate: bool) -> DeviceImages:
     """Return this process's share of each step, normalised on the device; training images are flipped at random."""
     world, samples = trial.case.processes, len(split[0])
     part = trial.batch_size if evaluate else max(1, step_images(trial, samples) // world)
-    mine = shards(samples, part, rank=trial.rank, world=world, least=1 if evaluate else 2, evaluate=evaluate)
+    own_shards = shards(samples, part, rank=trial.rank, world=world, least=1 if evaluate else 2, evaluate=evaluate)
     device = torch.device(trial.case.device)
     mean, std = (torch.tensor(values, device=device).view(1, 3, 1, 1) * 255 for values in (MEAN, STD))
 
@@ -67,7 +67,7 @@ def batches_of(split: Batch, trial: Trial, *, evaluate: bool) -> DeviceImages:
         flip = torch.rand((len(x), 1, 1, 1), generator=generator, device=device) < 0.5
         return torch.where(flip, x.flip(3), x)
 
-    return DeviceImages(split, mine, trial, prepare, shuffle=not evaluate)
+    return DeviceImages(split, own_shards, trial, prepare, shuffle=not evaluate)
 
 
 def rate_at(step: int, steps: int, warmup: float) -> float:
