@@ -311,7 +311,7 @@ class Answer:
     stopped: int = 0
     """Number of unfinished rows: their run was stopped."""
     missed: int = 0
-    """Number of rows left out of pairs because their run ended below the target accuracy."""
+    """Number of rows left out of pairs because their run missed the target."""
     left_out: tuple[str, ...] = ()
     """Groups that were not compared, outside of all sections."""
     problems: tuple[str, ...] = ()
