@@ -9,8 +9,10 @@ from gpubench.suites import gpt
 from gpubench.suites.gpt import training
 from measured_rows import rows_of_run
 from rows import row
+from small_trials import run_trial, small_trial
 
 from gpubench.rows import write as records
+from gpubench.suite import files
 from gpubench.training import sequences
 
 SMALL = {
@@ -109,6 +111,9 @@ def test_a_run_ends_with_the_epoch_that_reaches_the_loss(cli, tmp_path, goal, st
     assert row["epochs"] in epochs
     assert row["samples"] == row["epochs"] * 512
     assert (row["loss"] <= goal) == (status == "ok")
+    suite, settings = files.find("gpt"), {name: str(value) for name, value in (SMALL | {"goal": 100}).items()}
+    _, clock, _ = run_trial(suite, small_trial(suite, "gpt2-6m", "fp32", settings, batch=2))
+    assert clock.summary()["epochs"] == 4, "on made-up text there is no goal"
 
 
 def test_what_compare_shows_of_tokens(cli, tmp_path):

@@ -281,16 +281,15 @@ def test_torchaos_float8_has_no_other_name(torchao, label, emulate):
 
 
 MEASURED = Measurement(status="ok", flops_per_sample=100.0, reason="something")
-TRIAL = SimpleNamespace(case=SimpleNamespace(precision="float8", device="cuda:0"))
+TRIAL, ON_CPU = (
+    SimpleNamespace(case=SimpleNamespace(precision="float8", device=device)) for device in ("cuda:0", "cpu")
+)
 
 
 def seen(flops_per_sample, counted=False):
     """Of the 400 in a step, which is counted (if `counted`), or has the suite's 100 a sample."""
     watch, work = SimpleNamespace(low_flops=4 * flops_per_sample), SimpleNamespace(flops=400 if counted else None)
     return watch, work, SimpleNamespace(watched_samples=4)
-
-
-ON_CPU = SimpleNamespace(case=SimpleNamespace(precision="float8", device="cpu"))
 
 
 @pytest.mark.parametrize(

@@ -238,8 +238,6 @@ def test_a_watch_counts_calls_by_their_first_operand_of_floats_and_passes_everyt
 
 
 ALL = {"model float16": 2, "BatchNorm float32": 40, "optimizer float32": 6}
-
-
 PURE = {"model float16": 2, "BatchNorm float16": 1, "optimizer float16": 3}
 
 
