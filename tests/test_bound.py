@@ -25,6 +25,7 @@ BUSY = {
     "measured_peak_flops": 1e12, "measured_bandwidth_bytes_per_second": 1e10, "op_overhead_seconds": 5e-6,
 }  # fmt: skip
 """80% of the time computing, 10% moving bytes, 5% launching."""
+EIGHT_BITS = {"precision": "float8", "low_flops_share": 0.6, "params": "compile=false epochs=1"}
 
 
 def changed(**columns):
@@ -133,6 +134,7 @@ def test_processes_share_the_work_and_those_of_a_cpu_its_peak():
         ("input-bound (waits for data 40%", {"data_stall": 0.4}),
         ("launch-bound", {"flops_per_sample": 1e7, "ops_per_step": 2000}),
         ("memory-bound", {"bytes_per_sample": 2e7}),
+        ("only 60% of the FLOPs are in 8 bits; without compile=true", EIGHT_BITS),
     ],
 )
 def test_why_a_mixed_precision_is_not_faster(words, columns):

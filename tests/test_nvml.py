@@ -8,7 +8,7 @@ from nvml_answers import A100_MIG, GTX_1050, H100, MIB, P2000, RECORDED, UUID, V
 
 from gpubench.hardware.environment import Device
 from gpubench.hardware.makers.nvidia import reason_names
-from gpubench.hardware.readers import readers, untold, with_free_memory
+from gpubench.hardware.readers import readers, unread_sensors, with_free_memory
 from gpubench.hardware.state import CardState, Processes, Reading
 
 SLICE = "0a1b2c3d-0000-1111-2222-333344445555"
@@ -107,7 +107,7 @@ def test_each_device_is_asked_of_the_makers_of_its_kind_in_turn(monkeypatch):
     makers[0].knows, makers[1].knows = {"cuda1"}, {"cuda0", "cuda1"}
     assert readers(devices) == {"cuda0": "b", "cuda1": "a", "xpu0": None, "cpu0": None}
     assert makers[3].asked == 0
-    assert untold(devices[0]).advice == "install a; install b"
+    assert unread_sensors(devices[0]).advice == "install a; install b"
 
 
 class Maker:

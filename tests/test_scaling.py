@@ -9,14 +9,7 @@ import torch
 from answers import answered, section, table
 from brief import brief
 from gpubench.suites.scaling import training
-from gpubench.suites.scaling.training import (
-    BUNDLES,
-    Algorithm,
-    Payload,
-    buckets_of,
-    calls_in_a_bundle,
-    wrong_sums,
-)
+from gpubench.suites.scaling.training import BUNDLES, Algorithm, Payload, buckets_of, calls_in_a_bundle, wrong_sums
 from measured_rows import rows_of_run
 from rows import row
 from small_trials import small_trial

@@ -52,7 +52,7 @@ def sampled(card, seconds, *, cpu_energy=lambda: None, on_cpu=False, pid=1):
     now = 0.0
     sampler = Sampler(card, cpu_energy, on_cpu=on_cpu, now=lambda: now)
     told = []
-    sampler.hear(LAP_EVENT)
+    sampler.note(LAP_EVENT)
     while now <= seconds:
         if isinstance(card, Card):
             card.now = now
@@ -343,12 +343,12 @@ def test_a_card_that_idles_while_code_is_compiled_has_not_settled():
     now = 0.0
     card = Card(lambda now: IDLE if now < 8 else BUSY)
     sampler = Sampler(card, now=lambda: now)
-    sampler.hear(BEGUN)
+    sampler.note(BEGUN)
     told = []
     while now < 30:
         card.now = now
         if now > 9:
-            sampler.hear(LAP_EVENT)
+            sampler.note(LAP_EVENT)
         if message := sampler.tick(1):
             told.append((round(now), message))
         now += 0.2

@@ -86,12 +86,13 @@ def compare(
     answer = answers.answer_to(compared, loaded, files=answers.count_files(files))
     answer = answers.only(answer, only) if only else answer
     say(*answer.problems, err=True)
+    read = answers.in_units(answer)
     if table == "terminal":
         in_full = every or bool(only) or not answer.results
-        say(*screen(answer, in_full=in_full))
-        say(*everything(answer, every_table=every) if in_full else ())
+        say(*screen(read, in_full=in_full))
+        say(*everything(read, every_table=every) if in_full else ())
     else:
-        say(*rendered(answer, table).removesuffix("\n").split("\n"))
+        say(*rendered(read if table == "markdown" else answer, table).removesuffix("\n").split("\n"))
     if charts is not None:
         from gpubench.show.charts import draw
 

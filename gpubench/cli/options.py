@@ -16,7 +16,8 @@ MEASURE, COMPARE, LOOK_AFTER = "Measure", "Compare and share", "Look after"
 THEMES = ("light", "dark")
 FORMATS = ("terminal", "markdown", "csv", "json")
 METRICS = (
-    "seconds", "rate", "energy", "value", "cost", "memory", "batch", "accuracy", "time-to-goal",
+    "seconds", "rate", "energy", "value", "cost", "cost-per-million", "memory", "batch", "accuracy", "loss",
+    "time-to-goal",
 )  # fmt: skip
 
 

@@ -241,22 +241,15 @@ def _cpu_bf16() -> dict[str, str]:
 
 
 def _cpuinfo() -> dict[str, str]:
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return {}
+    text = host.text_of(Path("/proc/cpuinfo"))
     pairs = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def machine_id() -> str:
     """Return an identity of this machine, which goes nowhere without the salted hash."""
-    for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
-        try:
-            return Path(path).read_text().strip()
-        except OSError:
-            continue
-    return platform.node()
+    files = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
+    return next(filter(None, map(host.text_of, files)), platform.node())
 
 
 def _version(package: str) -> str:

@@ -74,7 +74,7 @@ class Measure:
         memory = case.memory_limit_bytes if self._on_cpu(case) else None
 
         def on_event(event: Message) -> None:
-            sampler.hear(event)
+            sampler.note(event)
             self._progress.lap(event)
 
         return self._run_child(

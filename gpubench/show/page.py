@@ -21,6 +21,7 @@ from gpubench.rows.row import DIGEST
 from gpubench.show.charts import charts_of, dated, days_of, drawn, figure_of, first_charts
 from gpubench.show.html import grid_of, rendered
 from gpubench.show.style import BLUE, INK, style
+from gpubench.studies.answer import in_units
 from gpubench.studies.section import Answer, Bars, Section
 from gpubench.studies.words import listed, read_of
 
@@ -63,6 +64,7 @@ def page_of(answer: Answer, home: str = "", preview: str = "") -> str:
     """Return the page as HTML; `home` and `preview` are addresses of the site's first page and of its picture."""
     from markupsafe import Markup
 
+    answer = in_units(answer)
     looks: dict[str, str] = {}
     folded = len(answer.sections) > OPEN
     first = first_charts(answer.results)[: int(folded)]

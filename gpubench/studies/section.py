@@ -16,7 +16,7 @@ ASKED = ("card", "precision", "other", "ladder", "ablation", "scaling", "epochs"
 DECIDED = frozenset(
     {
         *("faster", "slower", "same", "non-inferior", "inferior", "sooner", "later", "thriftier", "hungrier"),
-        *("cheaper", "dearer", "smaller", "larger", "better", "worse"),
+        *("cheaper", "dearer", "smaller", "larger", "better", "worse", "lower", "higher"),
     }
 )
 """Decided verdicts, in the words of every metric."""
@@ -311,7 +311,7 @@ class Answer:
     stopped: int = 0
     """Number of unfinished rows: their run was stopped."""
     missed: int = 0
-    """Number of rows left out of pairs because their run ended below the target accuracy."""
+    """Number of rows left out of pairs because their run missed the target."""
     left_out: tuple[str, ...] = ()
     """Groups that were not compared, outside of all sections."""
     problems: tuple[str, ...] = ()

@@ -42,7 +42,7 @@ COMMON = {
 """Columns that the rows of a group share, and their words."""
 POSITIVE = {
     "faster": "fast", "sooner": "soon", "cheaper": "cheap", "thriftier": "thrifty", "smaller": "small",
-    "larger": "large", "better": "accurate",
+    "larger": "large", "better": "accurate", "lower": "low",
 }  # fmt: skip
 """Adjective for each verdict, for use in sentences."""
 
@@ -205,7 +205,7 @@ def result_of(groups: Sequence[Group], kind: str, subject: str, value: float, sa
         "models": tuple(dict.fromkeys(group.model for group in groups)),
         "trials": (max(min(group.trials for group in groups), 1), 0),
         "facts": facts_of(first),
-        "differences": ("ended below the target accuracy",) if first.status == "goal_missed" else (),
+        "differences": ("missed the target",) if first.status == "goal_missed" else (),
         "caveats": caveats_of(groups),
         "projected": any(group.measured == "projected" for group in groups),
         "cases": behind(groups),
@@ -370,7 +370,7 @@ def read_of(answer: Answer) -> list[str]:
     sentences = [f"{files}, {rows}." if answer.files else f"{rows}."]
     sentences += [f"{answer.stopped:,} trial{'s' * (answer.stopped > 1)} not finished."] if answer.stopped else []
     sentences += [f"{answer.failed - answer.stopped:,} without a result."] if answer.failed > answer.stopped else []
-    sentences += [f"{answer.missed:,} ended below the target accuracy."] if answer.missed else []
+    sentences += [f"{answer.missed:,} missed the target."] if answer.missed else []
     return sentences
 
 

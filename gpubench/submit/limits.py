@@ -111,7 +111,7 @@ def _check_goal(row: SubmittedRow) -> Iterator[Problem]:
     goal = suite.goal
     if isinstance(goal, str):
         goal = float(params_of(row.text("params")).get(goal) or 0)
-    if goal and passed != (row.number(suite.quality) >= goal * (1 - ROUNDED)):
+    if goal and passed != suite.reaches(row.number(suite.quality), goal, ROUNDED):
         yield row.problem("status", f"{suite.quality} is {row.number(suite.quality):g}, and the goal is {goal:g}")
 
 

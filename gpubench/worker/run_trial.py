@@ -139,7 +139,7 @@ def _without_texts(measurement: Measurement) -> Measurement:
 
 
 def judged(measurement: Measurement, suite: Suite, trial: Trial) -> Measurement:
-    """Return the measurement as `goal_missed` if a full run on real data ended below the suite's goal.
+    """Return the measurement as `goal_missed` if a full run on real data did not reach the suite's goal.
 
     A suite that makes several runs in one process gives the mean of their quality, and their `success_rate`.
     """
@@ -147,8 +147,8 @@ def judged(measurement: Measurement, suite: Suite, trial: Trial) -> Measurement:
     goal = float(trial.case.params[suite.goal]) if isinstance(suite.goal, str) else suite.goal
     if not goal or value is None or measurement.status != "ok" or not trial.teaches:
         return measurement
-    quality = {"success_rate": float(value >= goal), **measurement.quality}
-    if value >= goal or quality["success_rate"] == 1:
+    quality = {"success_rate": float(suite.reaches(value, goal)), **measurement.quality}
+    if suite.reaches(value, goal) or quality["success_rate"] == 1:
         return replace(measurement, quality=quality)
     reason = "; ".join(filter(None, [f"{suite.quality} {value:.4f}, and the goal is {goal:g}", measurement.reason]))
     return replace(measurement, status="goal_missed", reason=reason, quality=quality)
