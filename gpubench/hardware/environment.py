@@ -51,7 +51,7 @@ class Device:
     integrated: bool = False
     """Whether its memory is the host's (GB10, Thor)."""
     available_bytes: int | None = None
-    """Memory that was free before the run, in bytes; None if unknown. Of an integrated card, the host's."""
+    """Memory that was free before the run, in bytes; None if unknown. For an integrated card, that of the host."""
     rocm: bool = False
     """Whether torch computes on it through ROCm (HIP), whose library of convolutions is MIOpen."""
 
@@ -64,7 +64,7 @@ class Device:
     def default_limit_bytes(self) -> int | None:
         """The memory limit of searches without --memory-limit on an integrated card; None on others.
 
-        A share of all memory, not of what is free now: the same command has to resume a run.
+        A share of all memory, not of what is free now, so that a resumed run has the same limit.
         """
         return int(self.memory_bytes * SHARED_SHARE) if self.integrated and self.memory_bytes else None
 
@@ -176,7 +176,7 @@ def cgroup_cpus(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/
 
 
 def memory_for_files(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")) -> int:
-    """Return the bytes of files that can stay in memory: what is available, or the limit of the control groups."""
+    """Return how many bytes of files the page cache can keep: the available memory, or the control groups' limit."""
     limits = [int(limit) for (limit,) in _limits("memory.max", root, groups)]
     return min([int(psutil.virtual_memory().available), *limits])
 
@@ -247,7 +247,7 @@ def _cpuinfo() -> dict[str, str]:
 
 
 def machine_id() -> str:
-    """Return an identity of this machine, which goes nowhere without the salted hash."""
+    """Return this machine's id; only its salted hash is stored."""
     files = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
     return next(filter(None, map(host.text_of, files)), platform.node())
 

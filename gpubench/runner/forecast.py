@@ -110,7 +110,7 @@ def _keys(case: Case) -> tuple[str, str, str]:
 
 
 def data_of(cases: Iterable[Case]) -> str:
-    """Return the names of the cases' data, each as real, synthetic or your own; empty if they read none."""
+    """Return the names of the cases' data, each as real, generated or your own; empty if they read none."""
     official = {*datasets.DATASETS, *datasets.TREES}
     parts = []
     for name in dict.fromkeys(case.data for case in cases if case.data):

@@ -58,7 +58,7 @@ def open_forwarder(host: str, port: int, secret: bytes, limit_seconds: float) ->
             break
         except (OSError, EOFError, TimeoutError):
             if time.monotonic() > deadline:
-                raise OSError(f"{host}:{port} does not answer as gpubench does") from None
+                raise OSError(f"{host}:{port} is no gpubench relay, or runs another version") from None
             time.sleep(RETRY_SECONDS)
 
     listener = socket.create_server(("127.0.0.1", 0))
@@ -126,5 +126,5 @@ async def _connect(host: str, port: int, secret: bytes) -> Stream:
 
 
 def _proof(secret: bytes, side: bytes, server_nonce: bytes, client_nonce: bytes) -> bytes:
-    """Return a proof of knowing the secret; those of the two sides differ, so that none can be sent back."""
+    """Return a proof of knowing the secret; both sides have other proofs, so none can be sent back."""
     return hmac.digest(secret, side + server_nonce + client_nonce, hashlib.sha256)

@@ -41,7 +41,7 @@ Send = Callable[[Message], None]
 Join = Callable[[], tuple[Peers, Message]]
 """Joins the other processes of the trial; returns them, and `backend` and `interconnect` for the row."""
 LEAST_LOW_SHARE = 0.1
-"""Least share of the FLOPs in 8 bits under the name of such a precision. A choice."""
+"""Minimum share of 8-bit FLOPs for the label float8 or int8-mixed. Chosen, not measured."""
 CAUSE_SECONDS = 1.0
 """Seconds that a process which only lost the others waits, so that the parent sees which one ended first and how."""
 HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
@@ -111,7 +111,7 @@ def _run_suite(trial: Trial, new_clock: Callable[..., Clock], join: Join, span: 
         raise RuntimeError(f"{path} or gpubench's timed code was edited while the run went on; start again")
     random.seed(trial.seed)
     ignore_known_warnings()
-    # More loader processes than CPUs belong to some recipes, and the row says how long training waited for them.
+    # Some recipes use more loader processes than CPUs; `loader_wait` of the row has what that costs.
     warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
     if not loaded.suite.torch:
         clock = new_clock()
