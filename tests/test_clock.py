@@ -286,7 +286,7 @@ def test_an_unbroken_run_waits_for_the_card_once_and_its_laps_are_the_cards():
 def test_unbroken_runs_are_whole_count_in_all_phases_and_are_for_one_process():
     clock, card = clock_of_card()
     for _ in clock.runs(2, lambda: CardEvent(card)):
-        with pytest.raises(UserError, match="all count"):
+        with pytest.raises(UserError, match="phases of these runs count"):
             list(clock.steps(Loader(2, card), "valid", counted=False))
         break
     with pytest.raises(UserError, match="left before its end"):
