@@ -32,7 +32,6 @@ def train(trial, clock):
             time.sleep(step)
     for _ in clock.resident():
         time.sleep(step)
-    return {}
 
 SUITE = Suite(train=train, models=("gains", "equal"), params={}, version=1, torch=False)
 """
@@ -45,7 +44,7 @@ def test_a_ratio_that_three_rounds_decide_gets_no_more(cli, tmp_path):
     assert "up to 6 rounds" in cli(*base, "--dry-run").stdout
     done = cli(*base)
     assert done.returncode == 0, done.stderr
-    assert lacking(done.stderr, "24 trials at most", "after 3 rounds", "6 trials") == []
+    assert lacking(done.stderr, "24 trials at most", "after 3 rounds: gains", "6 trials") == []
     rows = pd.read_csv(tmp_path / "a.csv")
     numbers = rows.groupby(["model", "precision"])["trial"].agg(list).map(sorted)
     assert {key: list(trials) for key, trials in numbers.items()} == {

@@ -109,12 +109,13 @@ def run_child(
     """Run `task` in a child process and wait for its end; afterwards its whole process group is killed.
 
     The child answers on a separate socket, so `on_output` gets only what the suite prints, line by line. If this
-    process dies, the child ends itself. `task` is sent with a temporary folder, `scratch`, that exists as long as the
-    child. `on_wake` is called with the child's process id a few times a second; its result is sent to the child.
+    process dies, the child ends itself. `task` is sent with `scratch`, a temporary folder that exists as long as the
+    child; it is empty for one process. `on_wake` is called with the child's process id a few times a second; its
+    result is sent to the child.
     `start` starts the child; without it the child is a new process.
     """
     began = time.monotonic()
-    with temporary_folder() as folder:
+    with temporary_folder() if _has_processes(task) else contextlib.nullcontext("") as folder:
         started = start() if start else start_fresh()
         child = started.child
         with started.channel, started.lifeline:
@@ -136,6 +137,11 @@ def run_child(
         peak_resident_bytes=watch.peak_resident_bytes or None,
         start=started.start,
     )
+
+
+def _has_processes(task: Mapping[str, Any]) -> bool:
+    """Return whether several processes train, whose logs need a folder: no other task leaves one if it is killed."""
+    return "trial" in task and task["trial"]["case"]["processes"] > 1
 
 
 def temporary_folder() -> "tempfile.TemporaryDirectory[str]":
@@ -213,7 +219,10 @@ def check_imports(names: Sequence[str], limit_seconds: float | None, run_child: 
     if not names:
         return
     limit = min(IMPORT_SECONDS, limit_seconds or IMPORT_SECONDS)
-    outcome = run_child({"task": "import", "suites": list(names)}, time_limit_seconds=limit)
+    task = {"task": "import", "suites": list(names)}
+    outcome = run_child(task, time_limit_seconds=limit)
+    if outcome.end == "died" and (outcome.exit_code or 0) < 0:  # somebody killed it; if the suite did, it will again
+        outcome = run_child(task, time_limit_seconds=limit)
     if outcome.answer is None:
         raise UserError(f"--suite {', '.join(names)}: the import failed: {outcome.reason}")
     if reason := outcome.answer.get("reason"):

@@ -142,10 +142,10 @@ class Rounds:
         first, rest = self._waiting[0], self._waiting[1:]
         ends_round = bool(rest) and rest[0].index > first.index
         self._waiting = self._undecided(rest) if ends_round else rest  # at once: a signal may come at any time
-        if left_out := len(rest) - len(self._waiting):
-            self._progress.expect(-left_out)
-            rounds = f"after {rest[0].index} rounds"
-            self._progress.say(f"{rounds} enough ratios are decided to leave out {left_out} trials")
+        if left_out := [trial for trial in rest if trial not in self._waiting]:
+            self._progress.expect(-len(left_out))
+            models = ", ".join(dict.fromkeys(trial.case.model for trial in left_out))
+            self._progress.say(f"decided after {rest[0].index} rounds: {models}; {len(left_out)} trials fewer")
 
     def _undecided(self, trials: list[Trial]) -> list[Trial]:
         """Return the trials that are left, without cases whose ratios are decided, if now is the time to look."""

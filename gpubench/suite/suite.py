@@ -123,10 +123,10 @@ class Suite:
     """One benchmark: a function that trains, with its models, parameters and properties.
 
     `train(trial, clock)` builds model and data for `trial`, runs every epoch through `clock`, and
-    returns its qualities by name (fractions, losses, perplexities); `quality` names the main one.
+    returns its qualities by name (fractions, losses, perplexities), or None; `quality` names the main one.
     """
 
-    train: Callable[..., Mapping[str, float]]
+    train: Callable[..., Mapping[str, float] | None]
     models: tuple[str, ...]
     params: Mapping[str, Param]
     version: int

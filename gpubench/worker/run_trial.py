@@ -116,7 +116,7 @@ def _run_suite(trial: Trial, new_clock: Callable[..., Clock], join: Join, span: 
     if not loaded.suite.torch:
         clock = new_clock()
         span["start"] = time.perf_counter()
-        measurement = Measurement("ok", quality=dict(loaded.suite.train(trial, clock)), **clock.summary())
+        measurement = Measurement("ok", quality=dict(loaded.suite.train(trial, clock) or {}), **clock.summary())
     else:
         measurement = _run_torch_suite(trial, loaded.suite, new_clock, join, span)
     if measurement.status == "ok" and not measurement.laps:
@@ -193,7 +193,7 @@ def _run_torch_suite(
     clock = new_clock(synchronize=lambda: devices.synchronize(device), watch=lambda: steps, peers=peers, memory=memory)
 
     span["start"] = time.perf_counter()
-    quality = suite.train(trial, clock)
+    quality = suite.train(trial, clock) or {}
     devices.synchronize(device)
     span["end"] = time.perf_counter()
 
