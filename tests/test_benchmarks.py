@@ -88,7 +88,7 @@ def card_time(benchmark_script):
 
 
 @pytest.mark.parametrize(
-    ("number", "mode", "first_ratio", "everything", "rows"), [(0, "sampled", 3.1, 74, 78), (1, "quick", 1.7, 8, 10)]
+    ("number", "mode", "first_ratio", "everything", "rows"), [(0, "sampled", 3.1, 42, 39), (1, "quick", 1.7, 8, 10)]
 )
 def test_minutes_not_hours(card_time, number, mode, first_ratio, everything, rows):
     """Minutes of made-up cards; on the code before, 30 until the first row of the first card."""

@@ -37,10 +37,7 @@ class Sensors:
 
 @pytest.fixture
 def ran(tmp_path, monkeypatch):
-    """Runs trials that end with `results`, on a machine that lists `later` in the end.
-
-    Returns the exit code, text, statuses, and how often the devices were listed.
-    """
+    """Runs trials that end with `results`; the exit code, text, statuses, and how often the devices were listed."""
     monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)
     out = tmp_path / "a.csv"
 

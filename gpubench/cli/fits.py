@@ -18,7 +18,6 @@ EXAMPLES = examples(
     "Well-known cards: `gpubench fits llama-8b --method qlora --sequence 4096`",
     "GPT-2: `gpubench fits gpt2-1.5b --batch 8`",
 )
-TIME_LIMIT_SECONDS = 900.0
 
 
 def fits(
@@ -43,7 +42,7 @@ def fits(
     given = {name: value for name, value in {"method": method, "context": str(sequence or "")}.items() if value}
     case = fitting_case(model, parse_settings(settings or []) | given, precision, batch, suite)
     limits = [fit.room_bytes(size) for size in cards.values()]
-    computed = result_of("memory", case, "steps", TIME_LIMIT_SECONDS, limits_bytes=limits)
+    computed = result_of("memory", case, "steps", time_limit_seconds=900, limits_bytes=limits)
     steps = [fit.StepMemory(**step) for step in computed]
     context = int(case.params["context"])
     lines = fit.lines_of(steps, cards)

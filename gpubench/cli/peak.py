@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from gpubench.studies.section import Column, Value
 
 EXAMPLES = "Example: `gpubench peak` or `gpubench peak --device cuda:0 --precision fp32,tf32,fp16`"
-SOME_FAILED = 4
-"""Exit code."""
 
 
 def peak(
@@ -34,7 +32,7 @@ def peak(
     devices = {peak_device.device: peak_device for peak_device, _, _ in peaks}.values()
     table = Table.of("peaks", [line_of(*peak) for peak in peaks])
     say(*table_lines(table, line_width()), "", *map(source, devices))
-    return SOME_FAILED if any(isinstance(result, str) for _, _, result in peaks) else 0
+    return 4 if any(isinstance(result, str) for _, _, result in peaks) else 0
 
 
 def measured(device_option: str, precision_option: str, threads: int) -> "Iterator[tuple[Device, str, Peak | str]]":

@@ -36,19 +36,14 @@ trial of 6 is enough for that (Mann-Whitney, p = 0.065). Eleven allow two slow o
 Holm over two ratios and for more than one look). Twenty are for machines whose trials differ by 10% and more.
 """
 CPU_FULL_SECONDS, ACCELERATOR_FULL_SECONDS = 12.0, 40.0
-"""Approximate length of a full run; a sampled trial measures half of it.
-
-On an accelerator that includes warm-up of five seconds, and the time until its clock is stable.
-"""
+"""Approximate seconds of a full run, of which a sampled trial measures half; on an accelerator with five seconds of
+warm-up and the time until its clock is stable."""
 SAMPLED = "sampled.csv"
 """File of the trials that the verdicts use."""
 CPU_SIZE, ACCELERATOR_SIZE = (256, 256), (2048, 1024)
 """(features, batch) with which a step takes milliseconds, so that a lap has many steps."""
 CPU_THREADS = {"threads": "1"}
-"""One thread gives the most even trials: with more, each operation waits for the slowest core.
-
-Figures are in docs/research/tested.md.
-"""
+"""With more, each operation waits for the slowest core, and trials differ more (docs/research/tested.md)."""
 
 
 @dataclass(frozen=True)
@@ -132,20 +127,13 @@ def _checks(device: "Device", folder: Path) -> Iterator[SelftestCheck]:
         _run(replace(options, models=("a",), mode="full", repeats=full_runs, out=full, soak=False))
         if rounds < SAMPLED_REPEATS:
             continue
-        same, slower, projection = _judge(sampled, full)
+        comparisons = _comparisons(sampled)
+        same = check_verdict("A/A", comparisons.get("b"), {"same", "undecided"})
+        slower = check_verdict(f"{PADDED - 1:.0%} slower", comparisons.get("padded"), {"slower"})
+        projection = check_projection(_seconds(sampled, ("a", "b")), _seconds(full, ("a",)))
         if not same.passed or (slower.passed and projection.passed):  # more trials cannot repair a false difference
             break
     yield from (same, slower, projection)
-
-
-def _judge(sampled: Path, full: Path) -> list[SelftestCheck]:
-    """Return the checks of the trials so far: same, slower, projection."""
-    comparisons = _comparisons(sampled)
-    return [
-        check_verdict("A/A", comparisons.get("b"), {"same", "undecided"}),
-        check_verdict(f"{PADDED - 1:.0%} slower", comparisons.get("padded"), {"slower"}),
-        check_projection(_seconds(sampled, ("a", "b")), _seconds(full, ("a",))),
-    ]
 
 
 def _run(options: Options) -> None:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 
 from gpubench.hardware import host
@@ -12,10 +11,8 @@ from gpubench.runner.process import Message, Outcome, RunChild
 from gpubench.runner.progress import TrialProgress
 from gpubench.runner.resume import case_terms
 from gpubench.runner.session import Session
-from gpubench.suite.trial import Case, Measurement, Status, Trial, measurement_from_json
+from gpubench.suite.trial import Case, Fault, Measurement, Status, Trial, measurement_from_json
 
-STATUS_OF_END: Mapping[str, Status] = {"timed_out": "timed_out", "over_memory": "out_of_memory"}
-"""Status of a trial whose process ended without an answer; else it failed."""
 COLLECTIVE_SECONDS = 300.0
 """Longest wait of a process for the others in a collective operation; at most a quarter of the time limit."""
 
@@ -108,11 +105,9 @@ def _measurement_of(outcome: Outcome) -> Measurement:
             return measurement_from_json(outcome.answer["measurement"])
         except (TypeError, KeyError, AttributeError):
             return Measurement("failed", "the process sent a result that gpubench cannot read")
-    return Measurement(
-        status=STATUS_OF_END.get(outcome.end, "failed"),
-        reason=outcome.reason,
-        fault="crashed" if outcome.end == "died" else "",
-    )
+    statuses: dict[str, Status] = {"timed_out": "timed_out", "over_memory": "out_of_memory"}
+    fault: Fault = "crashed" if outcome.end == "died" else ""
+    return Measurement(statuses.get(outcome.end, "failed"), outcome.reason, fault)
 
 
 def _within_limit(measurement: Measurement, case: Case, resident_bytes: int) -> Measurement:

@@ -36,10 +36,6 @@ MOST_SHOWN = 500_000
 """Most characters of a child's output that are shown."""
 
 
-Start = Literal["fresh", "forked"]
-"""A child is a new process, or a fork of a template (template.py)."""
-
-
 class Child(Protocol):
     """A started process: `subprocess.Popen`, or a fork with the same methods."""
 
@@ -60,7 +56,8 @@ class Started:
     """Our end of its socket."""
     lifeline: IO[bytes]
     """Our end of a pipe: the worker ends when it closes, and the kernel closes it when this process dies."""
-    start: Start = "fresh"
+    start: Literal["fresh", "forked"] = "fresh"
+    """Whether it is a new process or a fork of a template (template.py)."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ class Outcome:
     """Last lines that the child printed."""
     peak_resident_bytes: int | None = None
     """Peak memory of the child and the processes that it started; measured only with a limit."""
-    start: Start = "fresh"
+    start: Literal["fresh", "forked"] = "fresh"
 
     @property
     def reason(self) -> str:
