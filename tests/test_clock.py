@@ -289,7 +289,7 @@ def test_unbroken_runs_are_whole_count_in_all_phases_and_are_for_one_process():
         with pytest.raises(UserError, match="phases of these runs count"):
             list(clock.steps(Loader(2, card), "valid", counted=False))
         break
-    with pytest.raises(UserError, match="left before its end"):
+    with pytest.raises(UserError, match="leave the loop only at its end"):
         clock.summary()
     timer = Timer(lambda: None, Time(), Peers(names=("rank 0", "rank 1")))
     with pytest.raises(UserError, match="one process"):
