@@ -25,10 +25,10 @@ from gpubench.analysis import groups, compare, matching, scaling
 from gpubench.cli import health
 from gpubench.show import exports
 from gpubench.runner import resume
-from gpubench.submit import together
+from gpubench.submit import across_rows
 print(json.dumps({
     "compare": matching.KEY, "pool": groups.GROUP, "series": scaling.SERIES, "resume": resume.RESUMED,
-    "export": exports.GROUP, "submit": together.alike.SUBMITTED, "reference": health.REFERENCE, "stack": matching.STACK,
+    "export": exports.GROUP, "submit": across_rows.alike.SUBMITTED, "reference": health.REFERENCE, "stack": matching.STACK,
     "read": compare.READ_IDENTITY, "outcomes": groups.OUTCOMES,
 }))
 """

@@ -72,7 +72,7 @@ def compare(
     from gpubench.analysis.gate import gate
     from gpubench.analysis.metrics import metric_named
     from gpubench.show.terminal import everything, screen
-    from gpubench.show.text import rendered
+    from gpubench.show.formats import rendered
     from gpubench.studies import answer as answers
 
     check_choice("--theme", theme, THEMES)

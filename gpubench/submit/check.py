@@ -13,7 +13,7 @@ from gpubench.rows import alike
 from gpubench.rows.read import Loaded, load
 from gpubench.rows.row import COLUMNS, DIGEST
 from gpubench.studies import listed_peaks
-from gpubench.submit import limits, texts, together
+from gpubench.submit import across_rows, row_checks, texts
 from gpubench.submit.submitted import Problem, SubmittedRow, rows_of
 from gpubench.suite.trial import TRAINED
 
@@ -51,7 +51,7 @@ def reports(paths: Sequence[Path], against: Sequence[Path] = ()) -> dict[Path, R
     submitted = {path.resolve() for path in files}
     published = [row for row in rows_of(load(against, keep=True)) if row.place.path.resolve() not in submitted]
     shared: dict[Path, list[Problem]] = defaultdict(list)
-    for problem in together.problems([row for path in files for row in rows[path]], published):
+    for problem in across_rows.problems([row for path in files for row in rows[path]], published):
         shared[problem.place.path].append(problem)
     return {
         path: Report([*_missing(path, loaded, rows[path], shared[path])], [*_notes(loaded, rows[path])])
@@ -76,7 +76,7 @@ def _missing(path: Path, loaded: Loaded, rows: Sequence[SubmittedRow], shared: I
     yield from _provenance(loaded.frame)
     yield from _without_digest(rows)
     yield from texts.problems(pd.read_csv(io.BytesIO(loaded.table()), dtype=str, keep_default_na=False))
-    yield from _sentences([*shared, *(problem for row in _ours(rows) for problem in limits.problems(row))])
+    yield from _sentences([*shared, *(problem for row in _ours(rows) for problem in row_checks.problems(row))])
     yield from _trials(loaded.frame)
 
 
@@ -151,7 +151,7 @@ def _notes(loaded: Loaded, rows: Sequence[SubmittedRow]) -> Iterator[str]:
         return
     if DIGEST not in loaded.places[0].header:
         yield f"no {DIGEST}: edited rows cannot be detected"
-    if others := sorted({row.text("suite") for row in ours if limits.suite_of(row) is None}):
+    if others := sorted({row.text("suite") for row in ours if row_checks.suite_of(row) is None}):
         yield harmless(
             f"{', '.join(others)}: another suite_digest than this gpubench has; models and goals not checked"
         )
