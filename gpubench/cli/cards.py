@@ -135,8 +135,8 @@ def _prices(path: Path, cards: Sequence[str]) -> dict[str, float]:
 
 def _print(answer: "Answer", format_name: str, tables: Sequence["Table"], *, notes_first: bool = False) -> None:
     """Print the answer in a format; for `terminal` these tables instead of the answer's."""
-    from gpubench.show.terminal import table_lines
     from gpubench.show.formats import rendered
+    from gpubench.show.terminal import table_lines
 
     if format_name != "terminal":
         say(*rendered(answer, format_name).removesuffix("\n").split("\n"))

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gpubench.show.numbers import number
 from gpubench.show.chart_sheet import EDGE, INSET, NORMAL, SMALL, Key, Sheet, palette, setting, sheet_of
+from gpubench.show.numbers import number
 from gpubench.show.style import FASTER, SLOWER, contrast, fitted, locator, wide
 from gpubench.studies.section import Bar, BarGroup, Bars, Column
 

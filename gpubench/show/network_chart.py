@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpubench.errors import UserError, writing
-from gpubench.show.network import Block, NetworkSummary, Points, blocks_of, moves, shape_text
 from gpubench.show.chart_sheet import EDGE, SIZE, SMALL, Sheet, palette, setting, sheet_of
+from gpubench.show.network import Block, NetworkSummary, Points, blocks_of, moves, shape_text
 from gpubench.show.style import fitted, plain_numbers, style, wide, wrapped
 from gpubench.studies.section import Bars
 
