@@ -21,22 +21,13 @@ from measured_rows import rows_of_run
 from rows import row
 from small_trials import small_trial
 
-from gpubench.analysis.compare import once
-from gpubench.analysis.groups import completed
-from gpubench.analysis.scaling import curves_of
 from gpubench.rows import write as records
-from gpubench.rows.read import load
 from gpubench.rows.table import table_of
 from gpubench.suite import files
 from gpubench.training.clock.clock import Clock
 
 SCALING = files.find("scaling")
 COLUMNS = ["algorithm", "fusion_bytes", "what", "tensors", "bytes", "type", "seconds", "algbw", "busbw", "wrong"]
-
-
-def frame_of(tmp_path, rows):
-    records.append(tmp_path / "rows.csv", rows)
-    return once(completed(load([tmp_path / "rows.csv"]).frame), [])
 
 
 def allreduce(processes, algorithm, group):
@@ -58,10 +49,9 @@ def test_rate_and_efficiency_by_number_of_processes(tmp_path):
         row(suite="scaling", model="resnet50", processes=count, samples_per_second=rate, table=table)
         for count, rate in rates.items()
     ]
-    (curve,) = curves_of(frame_of(tmp_path, rows))
-    (found,) = section(answered(tmp_path, rows), "scaling").tables
-    assert found.name.endswith(", batch 50 per process, gradients sent as float16")
-    assert [(p.processes, p.efficiency) for p in curve.points] == [(1, 1.0), (2, 0.95), (4, 0.9)]
+    ((title, points),) = efficiencies(tmp_path, rows).items()
+    assert title.endswith(", batch 50 per process, gradients sent as float16")
+    assert [point[:2] for point in points] == [(1, 1.0), (2, 0.95), (4, 0.9)]
 
 
 def scaled(counts, factor=1.0, **changes):

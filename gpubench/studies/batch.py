@@ -13,12 +13,11 @@ import pandas as pd
 
 from gpubench.analysis.compare import Compared, Workload
 from gpubench.analysis.groups import Group, marks_in, short
-from gpubench.analysis.scaling import cases_of, is_count
 from gpubench.rows.alike import STACK
 from gpubench.rows.params import params_of, params_without
 from gpubench.rows.table import BROKEN, number
 from gpubench.studies import words
-from gpubench.studies.cases import known
+from gpubench.studies.cases import cases_of, is_count, known
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Value, table_of_lines
 from gpubench.suite.trial import TRAINED
 

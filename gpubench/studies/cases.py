@@ -1,8 +1,10 @@
-"""Tables that several studies use: cases with their figures, and the evidence for each."""
+"""What several studies use: tables of cases with their figures and the evidence for each, and limits of figures."""
 
 import math
 from collections.abc import Sequence
 from typing import Literal
+
+import pandas as pd
 
 from gpubench.analysis.groups import Group, text_of
 from gpubench.analysis.matching import TWIN_POLICIES
@@ -11,6 +13,21 @@ from gpubench.rows.row import SHOWN_QUALITIES
 from gpubench.studies import words
 from gpubench.studies.section import Column, Estimate, Table, Value
 from gpubench.suite.trial import TRAINED
+
+MOST_PROCESSES = 1 << 20
+"""Rows with more processes than this are ignored."""
+PLAUSIBLE_SECONDS = (1e-9, 1e12)
+"""Range of the seconds of a run."""
+
+
+def cases_of(rows: pd.DataFrame) -> frozenset[int]:
+    """Return the numbers of the rows' cases."""
+    return frozenset(map(int, rows["case"].unique()))
+
+
+def is_count(text: str) -> bool:
+    """Return whether a parameter is a whole number of plausible size."""
+    return text.isdecimal() and len(text) <= len(str(MOST_PROCESSES))
 
 
 def estimate(group: Group, metric: Metric = SECONDS) -> Value:

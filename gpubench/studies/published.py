@@ -9,11 +9,10 @@ from typing import Any
 
 from gpubench.analysis.compare import Compared
 from gpubench.analysis.groups import Group, dicts_of, short
-from gpubench.analysis.scaling import PLAUSIBLE_SECONDS, cases_of
 from gpubench.rows.params import params_of
 from gpubench.rows.table import Epoch, epochs_in, hours_by_size, stages_in, table_of
 from gpubench.studies import words
-from gpubench.studies.cases import known
+from gpubench.studies.cases import PLAUSIBLE_SECONDS, cases_of, known
 from gpubench.studies.section import Column, Result, Section, Table, Value, table_of_lines
 from gpubench.suite.trial import TRAINED
 
