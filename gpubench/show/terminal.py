@@ -104,7 +104,7 @@ def table_lines(table: Table, width: int) -> list[str]:
     Empty columns are left out. Texts and counts that are equal in all lines go into the heading, notes below the table.
     Where the table is too wide, long texts are wrapped, and then it is split into blocks that repeat the key columns.
     """
-    head, notes, marks = [table.name], dict[str, str](), [""] * len(table.lines)
+    shared, notes, marks = list[str](), dict[str, str](), [""] * len(table.lines)
     columns: list[TextColumn] = []
     for at, (column, values, texts) in enumerate(filled_columns(table)):
         texts = list(map(shown, texts))
@@ -113,17 +113,17 @@ def table_lines(table: Table, width: int) -> list[str]:
         if column.note:
             marks = [notes.setdefault(text, _mark(len(notes))) if text else "" for text in texts]
         elif _belongs_in_heading(texts, column, at):
-            head.append(f"{column.name} {texts[0]}")
+            shared.append(f"{column.name} {texts[0]}")
         else:
             columns.append(TextColumn(column.name, texts, bool(column.unit)))
             ends = [interval_text(value, column) for value in values]
             if any(ends):
-                columns.append(TextColumn(f"{column.level}%", ends, is_figure=True))
+                columns.append(TextColumn(f"{column.level}% interval", ends, is_figure=True))
     if notes and columns:
         key = columns[0]
         texts = [f"{text} ({mark})" if mark else text for text, mark in zip(key.texts, marks, strict=True)]
         columns[0] = TextColumn(key.name, texts, key.is_figure)
-    lines = wrapped(", ".join(filter(None, head)), width)
+    lines = wrapped(f"{table.name} (every line: {', '.join(shared)})" if shared else table.name, width)
     for block in _blocks(columns, width):
         lines += _drawn(block, width)
     return lines + [line for text, mark in notes.items() for line in indented(f"  {mark}: ", text, width)]
@@ -213,7 +213,9 @@ def _results(results: Sequence[Result], answer: Answer, width: int) -> list[str]
         return list(_items([result.sentence for result in results], width))
     figures = [bool(result.figure) for result in results]
     value = "" if all(figures) else "value" if any(figures) else answer.gain
-    heads = (value, "95%", "time" if answer.unit == "s" else answer.unit, "what", "from")
+    sides = f"{'time' if answer.unit == 's' else answer.unit} A/B"
+    what = "A / B" if all(result.baseline for result in results) else "what"
+    heads = (value, "interval", sides, what, "details")
     cells = zip(*(_line(result, answer.unit) for result in results), strict=True)
     columns = [TextColumn(head, texts, head == value) for head, texts in zip(heads, cells, strict=True) if any(texts)]
     return list(_drawn(columns, width))
@@ -242,8 +244,9 @@ def cells_of(result: Result) -> tuple[str, str, str, str, str]:
 
 
 def legend(results: Sequence[Result]) -> list[str]:
-    """Return the explanation of each sign in a table of these results."""
+    """Return the explanation of the intervals and of each sign in a table of these results."""
     signs = {
+        "Intervals: 95%.": any(result.interval for result in results),
         "~: projected from a sample.": any(result.projected for result in results),
         "*: has a caveat.": any(result.caveats for result in results),
         "#: number of the card or machine, where several have that name.": any("#" in cells_of(r)[3] for r in results),
@@ -296,7 +299,7 @@ def _by_model(results: Sequence[Result], answer: Answer, width: int) -> list[str
         head += "  " + shortened(result.precision or result.place, room).center(room)
     details = [(r, ", ".join([*_details(r), *r.caveats])) for r in compared]
     texts = [f"{'* ' * bool(r.caveats)}{r.precision or r.what}: {detail}." for r, detail in details if detail]
-    texts += [f"{r.said} ({', '.join([r.on, *_details(r)])}){'*' * bool(r.caveats)}." for r in others]
+    texts += [f"{r.said} ({', '.join(filter(None, [r.on, *_details(r)]))}){'*' * bool(r.caveats)}." for r in others]
     below = [line for text in texts for line in wrapped(text, width)]
     return [head.rstrip(), *_drawn(columns, width), *([""] if below else []), *below]
 

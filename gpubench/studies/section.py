@@ -262,8 +262,10 @@ class Result:
 
     @property
     def on(self) -> str:
-        """Return the model, or the number of models."""
-        return self.models[0] if len(self.models) == 1 else f"{len(self.models)} models"
+        """Return the number of models, or the model unless the result names it."""
+        if len(self.models) > 1:
+            return f"{len(self.models)} models"
+        return "" if self.models[0] in f"{self.said} {self.what}".split() else self.models[0]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from gpubench.studies.cards import REFERENCE
 from gpubench.studies.cards.figures import CLASSES, TF32_NOTE, data_sheets, published
 from gpubench.studies.cards.options import DEFAULT_CLASSES
-from gpubench.studies.cards.ratio import SpeedRatio, measured_cards, published_speeds
+from gpubench.studies.cards.ratio import SpeedRatio, published_speeds
 from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Column, Section, Table, Value, table_of_lines
 from gpubench.studies.words import gain, times
 
@@ -78,7 +78,7 @@ def rank(
     `dollars`: per hour, by card.
     """
     groups, first = published().groups, classes[0]
-    measured, figures = measured_cards(groups)[first], Counter(figure.card for figure in published().used)
+    measured, figures = published_speeds(first).cards, Counter(figure.card for figure in published().used)
     dollars = dollars or {}
     lines = []
     for card in data_sheets():

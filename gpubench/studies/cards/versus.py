@@ -10,7 +10,6 @@ from gpubench.studies.cards.ratio import (
     Pair,
     SpeedRatio,
     around,
-    measured_cards,
     pairs_of,
     published_speeds,
 )
@@ -33,9 +32,8 @@ def answer(
     `dollars`: per hour, by card.
     """
     card, other = cards
-    groups = published().groups
     ratios = {kind: published_speeds(kind).ratio(card, other) for kind in classes}
-    pairs = [pair for pair in pairs_of(groups, card, other) if pair.one.kind in classes]
+    pairs = [pair for pair in pairs_of(published().groups, card, other) if pair.one.kind in classes]
     pairs.sort(key=lambda pair: pair.ratio)
     first, ratio = next(iter(ratios.items()))
     headline = f"{card} trains {_span(ratio)} times as fast as {other} in {CLASSES[first]} (90% of workloads)."
@@ -44,9 +42,8 @@ def answer(
     for kind in classes[1:]:
         remarks.append(f"{CLASSES[kind]}: {_span(ratios[kind])} times, typically {gain(ratios[kind].value)}.")
     remarks += _evidence(ratios, pairs)
-    measured = measured_cards(groups)
     for name in cards:
-        lost = [CLASSES[kind] for kind in classes if name not in measured[kind]]
+        lost = [CLASSES[kind] for kind in classes if name not in published_speeds(kind).cards]
         if lost:
             from_sheet = "estimated from peak TFLOP/s and memory bandwidth"
             remarks.append(f"{name}: no figure in {listed(lost)} in our data; {from_sheet}.")
@@ -138,8 +135,7 @@ def brief(table: Table) -> Table:
 
 def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
     """Return the rank of a card, and its figures in these classes with their files."""
-    measured = measured_cards(published().groups)
-    classes = [kind for kind in classes if card in measured[kind]] or classes
+    classes = [kind for kind in classes if card in published_speeds(kind).cards] or classes
     ranking = rank(reference, classes)
     used = [
         (group.kind, figure)
