@@ -75,11 +75,12 @@ class Metric:
 
 CHEAPER = ("cheaper", "dearer")
 SECONDS = Metric("seconds", "seconds", "s", "seconds")
+RATE = Metric("rate", "samples/s", "samples/s", "samples_per_second", inverse=True)
 METRICS = {
     metric.name: metric
     for metric in (
         SECONDS,
-        Metric("rate", "samples/s", "samples/s", "samples_per_second", inverse=True),
+        RATE,
         Metric(
             "energy",
             "samples/joule",

@@ -64,7 +64,7 @@ def table(peaks: "list[tuple[Device, str, Peak | str]]") -> "Table":
     """Return a table with a line for each device and precision."""
     from gpubench.studies.section import Table
 
-    return Table.of("peaks", [_line(device, precision, result) for device, precision, result in peaks])
+    return Table.of("peaks", [dict(_line(device, precision, result)) for device, precision, result in peaks])
 
 
 def source(device: "Device") -> str:

@@ -213,7 +213,8 @@ def _results(results: Sequence[Result], answer: Answer, width: int) -> list[str]
         return list(_items([result.sentence for result in results], width))
     figures = [bool(result.figure) for result in results]
     value = "" if all(figures) else "value" if any(figures) else answer.gain
-    sides = f"{'time' if answer.unit == 's' else answer.unit} A/B"
+    units = {result.unit or answer.unit for result in results if result.parts}
+    sides = f"{'time' if units <= {'s'} else units.pop() if len(units) == 1 else 'figures'} A/B"
     what = "A / B" if all(result.baseline for result in results) else "what"
     heads = (value, "interval", sides, what, "details")
     cells = zip(*(_line(result, answer.unit) for result in results), strict=True)
@@ -278,7 +279,8 @@ def _by_model(results: Sequence[Result], answer: Answer, width: int) -> list[str
     if not fits:
         return []
     models = list(dict.fromkeys(model for parts in parts_by_model for model in parts))
-    figure, unit = (duration, "") if answer.unit == "s" else (significant, answer.unit)
+    unit = compared[0].unit or answer.unit
+    figure, unit = (duration, "") if unit == "s" else (significant, unit)
     summary = ["mean"] if len(models) > 1 else []
     blank = [""] * len(summary)
     columns = [TextColumn("", [*(shortened(model, NAME) for model in models), *summary])]

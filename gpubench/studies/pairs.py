@@ -13,7 +13,7 @@ from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared, Workload
 from gpubench.analysis.groups import Group, short, text_of, texts_of
 from gpubench.analysis.matching import FULL, TWIN_POLICIES, axis_value, is_ablation
-from gpubench.analysis.metrics import Metric
+from gpubench.analysis.metrics import RATE, SECONDS, Metric
 from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, groups_in, out_of_turn, pooled
 from gpubench.studies import words
 from gpubench.studies.cases import cases_table, estimate, evidence_table, interval_of, policy_text
@@ -29,7 +29,6 @@ from gpubench.studies.section import (
     Section,
     Table,
     Value,
-    table_of_lines,
 )
 
 MASTER = "fp16-master"
@@ -170,8 +169,12 @@ def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: boo
             *words.caveats_of(groups),
         ),
         figure=words.range_text(ends) if ends else "",
-        parts=tuple(_part(comparison, ratio, metric) for comparison, ratio in zip(comparisons, ratios, strict=True)),
+        parts=tuple(_part(*pair, metric) for pair in zip(comparisons, ratios, strict=True)),
     )
+    if metric is SECONDS and all("placing" in group.studies.split() and group.mode == "sampled" for group in groups):
+        rates = [replace(x, subject=_per_sample(x.subject), other=_per_sample(x.other)) for x in comparisons]
+        parts = tuple(_part(*pair, RATE) for pair in zip(rates, ratios, strict=True))
+        result = replace(result, parts=parts, unit=RATE.unit)
     return result if metric.name != "seconds" else replace(result, charts=_charts(result, groups))
 
 
@@ -217,6 +220,12 @@ def _verdict(verdicts: Sequence[str]) -> tuple[str, tuple[int, str] | None]:
     return "undecided", (counts[one], one) if one in DECIDED else None
 
 
+def _per_sample(group: Group) -> Group:
+    """Return the group with seconds per sample as its values: nobody does the whole run of a suite for rates."""
+    samples = group.samples_per_second * group.median
+    return replace(group, values=tuple(seconds / samples for seconds in group.values))
+
+
 def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
     return Part(
         c.subject.model,
@@ -252,7 +261,7 @@ def differences_of(comparisons: Sequence[Comparison]) -> Iterator[str]:
 def _speedups(comparisons: Sequence[Comparison], metric: Metric) -> Table:
     """Return the table of ratios over the baseline; above 1 is better."""
     lines = [_speedup(c, metric) for c in comparisons]
-    return table_of_lines("ratios" if metric.by_loss else "speedups", lines)
+    return Table.of("ratios" if metric.by_loss else "speedups", lines)
 
 
 def _speedup(c: Comparison, metric: Metric) -> dict[Column, Value]:
@@ -296,11 +305,17 @@ def _charts(result: Result, groups: Sequence[Group]) -> tuple[Bars, ...]:
         bar_groups.append(BarGroup("mean", (), f"{words.gain(result.value)}x", strong=True, worse=result.value < 1))
         dots.append(BarGroup("mean", (Bar(result.subject, result.value, result.interval),), strong=True))
     recipe = f"{recipe_of(result, groups)}{f', {words.PROJECTED}' * result.projected}"
-    times = f"Seconds for {recipe}; lower is better"
+    times = f"Training {result.unit}; higher is better" if result.unit else f"Seconds for {recipe}; lower is better"
     speedups = f"Speedup over {result.baseline}, {recipe}; above 1 is faster"
     bars = partial(Bars, title=result.said, foot=words.chart_foot(groups), cases=result.cases)
     return (
-        bars(f"{stem}-seconds", subtitle=times, groups=tuple(bar_groups), unit="s", winner=result.subject),
+        bars(
+            f"{stem}-{'rate' if result.unit else 'seconds'}",
+            subtitle=times,
+            groups=tuple(bar_groups),
+            unit=result.unit or "s",
+            winner=result.subject,
+        ),
         bars(f"{stem}-speedup", subtitle=speedups, groups=tuple(dots), unit="ratio", reference=1.0),
     )
 

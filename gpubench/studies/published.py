@@ -14,7 +14,7 @@ from gpubench.rows.params import params_of
 from gpubench.rows.table import Epoch, epochs_in, hours_by_size, stages_in, table_of
 from gpubench.studies import words
 from gpubench.studies.cases import PLAUSIBLE_SECONDS, cases_of, known
-from gpubench.studies.section import Column, Result, Section, Table, Value, table_of_lines
+from gpubench.studies.section import Column, Result, Section, Table, Value
 from gpubench.suite.trial import TRAINED
 
 Row = Mapping[str, Any]
@@ -68,7 +68,7 @@ def _epoch_table(name: str, epochs: Sequence[Epoch]) -> Table:
         }
         for epoch in epochs
     ]
-    return table_of_lines(name, lines)
+    return Table.of(name, lines)
 
 
 def stage_sections(compared: Compared) -> Iterator[Section]:
@@ -155,9 +155,7 @@ def _result(
 
 
 def _table(lines: Sequence[Row]) -> Table:
-    return table_of_lines(
-        "published", [_table_line(line) for line in lines if line["seconds"] > 0 or line["accuracy"] > 0]
-    )
+    return Table.of("published", [_table_line(line) for line in lines if line["seconds"] > 0 or line["accuracy"] > 0])
 
 
 def _table_line(line: Row) -> dict[Column, Value]:

@@ -12,7 +12,7 @@ from gpubench.analysis.groups import Group
 from gpubench.analysis.stats import MINIMUM_EFFECT
 from gpubench.studies import words
 from gpubench.studies.bound import OVER, Bound, bound_of, why_not_faster
-from gpubench.studies.section import Column, Result, Section, Table, Value, table_of_lines
+from gpubench.studies.section import Column, Result, Section, Table, Value
 from gpubench.suite.precisions import FULL
 
 
@@ -52,7 +52,7 @@ def _table(known: Sequence[tuple[Group, Bound]]) -> Table:
         }
         for group, bound in known
     ]
-    return table_of_lines("bounds", lines)
+    return Table.of("bounds", lines)
 
 
 def _results(known: Sequence[tuple[Group, Bound]]) -> Iterator[Result]:

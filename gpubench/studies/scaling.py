@@ -16,7 +16,7 @@ from gpubench.rows.params import params_of
 from gpubench.rows.table import BROKEN, number, table_of
 from gpubench.studies import words
 from gpubench.studies.cases import MOST_PROCESSES, PLAUSIBLE_SECONDS, cases_of, known
-from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Value, table_of_lines
+from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table, Value
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def _of_curve(curve: Curve, title: str) -> Section:
         }
         for point in points
     ]
-    suite, table = str(curve.shared["suite"]), table_of_lines(title, lines)
+    suite, table = str(curve.shared["suite"]), Table.of(title, lines)
     result = _result(curve, title)
     return Section("scaling", suite, f"{suite}: {title}", (result,), (table,), cases=result.cases)
 
@@ -251,4 +251,4 @@ def _of_sums(
         place=short(str(shared["card"])),
         cases=cases,
     )
-    return Section("scaling", suite, title, (result,), (table_of_lines("all-reduces", lines),), cases=cases)
+    return Section("scaling", suite, title, (result,), (Table.of("all-reduces", lines),), cases=cases)

@@ -123,6 +123,7 @@ def sides_of(result: Result, unit: str) -> str:
     """Return the figures of the subject and the baseline, such as `28/35 min`: geometric means over the models."""
     if not result.parts:
         return ""
+    unit = result.unit or unit
     sides = [geometric_mean([getattr(part, side) for part in result.parts]) for side in ("subject", "baseline")]
     if unit == "s":
         size, unit = (3600, "h") if max(sides) >= 7200 else (60, "min") if max(sides) >= 180 else (1, "s")
@@ -130,7 +131,7 @@ def sides_of(result: Result, unit: str) -> str:
     if unit == "share":
         return "/".join(f"{100 * side:.1f}" for side in sides) + "%"
     texts = "/".join(f"{side:,.0f}" if side >= 10 else f"{side:.1f}" for side in sides)
-    return f"{texts} {unit}" if unit in {"h", "min", "s"} else texts
+    return f"{texts} {unit}" if result.unit or unit in {"h", "min", "s"} else texts
 
 
 def author(source: str) -> str:

@@ -8,7 +8,7 @@ from gpubench.studies.cards import REFERENCE
 from gpubench.studies.cards.figures import CLASSES, TF32_NOTE, data_sheets, published
 from gpubench.studies.cards.options import DEFAULT_CLASSES
 from gpubench.studies.cards.ratio import SpeedRatio, published_speeds
-from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Column, Section, Table, Value, table_of_lines
+from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Column, Section, Table, Value
 from gpubench.studies.words import gain, times
 
 WELL_KNOWN = (
@@ -132,7 +132,7 @@ def table(ranking: Ranking, lines: Sequence[RankedCard]) -> Table:
             row[Column("$/h", "dollars", places=2)] = line.dollars
             row[Column("per $", "ratio", "higher")] = line.per_dollar.value if line.per_dollar else None
         rows.append(row)
-    return table_of_lines(f"times as fast as {ranking.reference}", rows)
+    return Table.of(f"times as fast as {ranking.reference}", rows)
 
 
 def answer_with(
@@ -182,7 +182,7 @@ def rank_sentence(ranking: Ranking, card: str) -> str:
 def notes(ranking: Ranking) -> list[str]:
     """Return the notes below the table: what its columns mean, and where its figures are from."""
     lines = [
-        "90%: the range of 90% of workloads. src: sources that measured both cards.",
+        "90% interval: of 90% of workloads. src: sources that measured both cards.",
         f"-: no figure of the card in {CLASSES[ranking.classes[0]]}; estimated from its data sheet.",
     ]
     if "fp32" in ranking.classes:

@@ -13,7 +13,7 @@ from gpubench.studies.cards.ratio import (
     pairs_of,
     published_speeds,
 )
-from gpubench.studies.section import Answer, Column, Table, Value, table_of_lines
+from gpubench.studies.section import Answer, Column, Table, Value
 from gpubench.studies.words import gain, listed, times
 
 REMARKS = ("modified memory", "vGPU", "max_lr")
@@ -110,7 +110,7 @@ def pair_table(pairs: Sequence[Pair], card: str, other: str) -> Table:
             Column("files", detail=True): " and ".join(dict.fromkeys((one.file, two.file))),
         }
         lines.append(line)
-    return table_of_lines("measured on both", lines)
+    return Table.of("measured on both", lines)
 
 
 def _remarks(pair: Pair) -> Iterator[str]:
@@ -164,5 +164,5 @@ def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
     count = f"{len(used)} figure{'s' * (len(used) != 1)} of {sources} source{'s' * (sources != 1)}."
     if not used:
         count = "No figure of it is in our data: estimated from peak TFLOP/s and memory bandwidth."
-    tables = [table_of_lines("figures", lines)] if lines else []
+    tables = [Table.of("figures", lines)] if lines else []
     return answer_with(f"{rank_sentence(ranking, card)} {count}", card, tables, left_out=left_out)
