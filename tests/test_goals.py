@@ -29,7 +29,7 @@ def test_the_tables_of_epochs_and_phases():
     first, last = epochs_in(json.dumps(EPOCHS))
     assert (first.number, first.hours, first.top1, first.size) == (1, 0.5, 0.25, 128)
     assert (last.number, last.top5) == (2, 0.9375), "of an epoch's lines the first"
-    theirs = [["epoch", "hours", "top1Accuracy"], ["1.0", "0.5", "50.0"], ["2", "N/A", "60"], ["3", "1.5", "N/A"]]
+    theirs = [["epoch", "hours", "top1"], ["1.0", "0.5", "0.5"], ["2", "N/A", "0.6"], ["3", "1.5", "N/A"]]
     assert [(each.number, each.top1) for each in epochs_in(json.dumps(theirs))] == [(1, 0.5), (3, None)]
     phases = json.dumps([["epochs", "size", "hours"], ["0-13", 128, 1.25]])
     for other in ("", "[]", "3", phases, '[["epoch","hours"],[null,1]]', '[["epoch","hours"],[1,"inf"]]'):
@@ -37,9 +37,8 @@ def test_the_tables_of_epochs_and_phases():
     assert hours_by_size(stages_in(json.dumps(PHASES))) == [(128, 1.25), (224, 2.5), (288, 1.0)]
     assert hours_by_size(stages_in(json.dumps(EPOCHS_BY_SIZE))) == [(128, 1.0), (224, 1.0)]
     assert hours_by_size(stages_in(json.dumps([EPOCHS_BY_SIZE[0], EPOCHS_BY_SIZE[3]]))) == []
-    assert stages_in('[["hours","size"]]') == [], "a table without lines still has hours in all"
     for other in ("", "[]", "3", '[["a"],[1]]', '[["hours","size"],[1]]', "{"):
-        assert stages_in(other) is None
+        assert stages_in(other) == []
 
 
 def test_own_runs_have_a_table_beside_published_ones_but_not_of_one_epoch(tmp_path):
@@ -47,7 +46,7 @@ def test_own_runs_have_a_table_beside_published_ones_but_not_of_one_epoch(tmp_pa
     missed = row(**OWN, precision="fp16", status="goal_missed", seconds=None)
     found = section(answered(tmp_path, [theirs, row(**OWN), missed]), "epochs")
     said = [each.said for each in found.results]
-    assert "resnet50 has 93.8% top-5 after epoch 2, 75 min, on RTX 2080 Ti" in said
+    assert "resnet50 has 93.8% top-5 after epoch 2, 1 h 15 min, on RTX 2080 Ti" in said
     assert "ended below the target accuracy" in " ".join(
         each.sentence for each in found.results if each.origin == "fp16"
     )

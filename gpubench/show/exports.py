@@ -154,7 +154,7 @@ def _epochs_tsv(text: str) -> str:
     """Return a TSV with a line per epoch, accuracies in percent; empty if the table does not begin with epoch 1."""
     columns = ("epoch", "hours", "top1", "top5")
     try:
-        lines = [tuple(figure(line[name]) for name in columns) for line in stages_in(text) or []]
+        lines = [tuple(figure(line[name]) for name in columns) for line in stages_in(text)]
     except BROKEN:
         return ""
     if not lines or lines[0][0] != 1:

@@ -74,9 +74,9 @@ def _epoch_table(name: str, epochs: Sequence[Epoch]) -> Table:
 def stage_sections(compared: Compared) -> Iterator[Section]:
     """Yield the hours of each image size, a section per workload with trainings on several; only for seconds."""
     for workload in compared.workloads if compared.metric.name == "seconds" else []:
-        tables = [(group, stages_in(str(group.row["table"]))) for group in workload.groups]
-        trainings = [(group, hours_by_size(table)) for group, table in tables if table is not None]
-        results = tuple(_stages(group, stages) for group, stages in trainings if len(stages) > 1)
+        stages_of = [(group, hours_by_size(stages_in(str(group.row["table"])))) for group in workload.groups]
+        trainings = [(group, stages) for group, stages in stages_of if len(stages) > 1]
+        results = tuple(_stages(group, stages) for group, stages in trainings)
         if results:
             cases = words.behind(group for group, _ in trainings)
             yield words.section_of(workload.groups, "stages", "; hours by stage", results, cases=cases)
