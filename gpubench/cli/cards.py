@@ -83,7 +83,7 @@ def cards(
     else:
         ranked = ranking.rank(chosen[-1] if chosen else reference, classes, dollars)
         ranked = ranked.of(chosen) if chosen else ranked
-        lines = ranked.lines if chosen or every or table != "terminal" else ranked.well_known()
+        lines = ranked.lines if chosen or every or table != "terminal" else ranked.well_known(ranking.MOST_LISTED)
         answer = ranking.answer(ranked, lines, are_chosen=bool(chosen))
     tables = answer.sections[0].tables
     if len(chosen) == 2:  # the ratios are in the headline and the notes

@@ -25,7 +25,7 @@ EDGE, INSET = 0.27, 0.04
 
 @dataclass(frozen=True)
 class Key:
-    """An entry of the key: its look (`box`, `mark` or a marker), colour and text."""
+    """An entry of the key: its look (`box` or `mark`), colour and text."""
 
     look: str
     colour: str
@@ -136,8 +136,6 @@ def _draw_key(sheet: Sheet, key: Key, left: float, y: float, room: float) -> Non
     """Draw an entry of the key and its text."""
     if key.look == "box":
         sheet.box(left, y - 0.075, 0.26, 0.15, facecolor=key.colour)
-    elif key.look == "mark":
-        sheet.line([left + 0.1] * 2, [y - 0.09, y + 0.09], key.colour, linewidth=2.5)
     else:
-        sheet.line([left + 0.13], [y], key.colour, marker=key.look, markersize=6.5)
+        sheet.line([left + 0.1] * 2, [y - 0.09, y + 0.09], key.colour, linewidth=2.5)
     sheet.text(left + 0.34, y, fitted(key.text, room - 0.4, SMALL))

@@ -163,7 +163,7 @@ def lines(network: NetworkSummary, *, every: bool) -> Iterator[str]:
     yield ""
     yield from table_lines(_table(network, every=every), line_width())
     if any(layer.block for layer in network.layers) and not every:
-        yield "+: residual block; after |: layers on its shortcut (none: identity)."
+        yield from wrapped("+: residual block; after |: layers on its shortcut (none: identity).")
     yield ""
     yield from _schedule(network)
 

@@ -17,8 +17,8 @@ WELL_KNOWN = (
     "RTX 3070", "RTX 3060", "RTX A6000", "RTX 6000 Ada", "RTX PRO 6000 Workstation", "H200", "MI300X",
     "Radeon RX 7900 XTX",
 )  # fmt: skip
-"""Cards of the short table. The first MOST_DRAWN are in the chart."""
-MOST_DRAWN = 11
+"""Cards that many people know. The first MOST_LISTED fill a screen; the first MOST_DRAWN are in the chart."""
+MOST_LISTED, MOST_DRAWN = 14, 11
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Ranking:
     figures: int
     sources: int
 
-    def well_known(self, most: int = len(WELL_KNOWN)) -> tuple[RankedCard, ...]:
+    def well_known(self, most: int) -> tuple[RankedCard, ...]:
         """Return the first `most` well-known cards, the reference, and cards with a price."""
         kept = {*WELL_KNOWN[:most], self.reference}
         return tuple(line for line in self.lines if line.card in kept or line.dollars is not None)

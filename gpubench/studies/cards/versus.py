@@ -18,7 +18,7 @@ from gpubench.studies.words import gain, listed, times
 
 REMARKS = ("modified memory", "vGPU", "max_lr")
 """Beginnings of notes that are caveats."""
-BRIEF_LINES = 5
+BRIEF_LINES = 4
 """Lines at each end of the table of pairs on a terminal."""
 
 
