@@ -2,6 +2,7 @@
 
 import csv
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,10 @@ def test_files_failures_and_what_cannot_be_read_are_counted(tmp_path):
     (tmp_path / "f").mkdir()
     records.append(tmp_path / "f" / "0.csv", [*rows(FAST), lost, refused])
     (tmp_path / "f" / "1.csv").write_text("nonsense\n")
+    (tmp_path / "f" / "notes.txt").write_text("nonsense\n")
     said = answer([tmp_path / "f"])
     assert (said.files, said.rows, said.failed, len(said.problems)) == (2, 8, 1, 1)
+    assert answer([tmp_path / "f", tmp_path / "f" / "0.csv"]).files == 3
     assert "p < 0.05 after Holm's correction" in said.rule
 
 
@@ -107,7 +110,11 @@ def test_a_suite_or_a_study_alone(tmp_path, wish, suites, studies):
 
 
 def test_a_card_alone_or_a_name_that_is_not_there(tmp_path):
-    part = only(everything_of(tmp_path), "1080")
+    lines = ("an A100 has no row", "a GTX 1080 Ti has no row")
+    whole = everything_of(tmp_path)
+    sections = tuple(replace(section, left_out=lines) for section in whole.sections)
+    part = only(replace(whole, left_out=lines, sections=sections), "1080")
+    assert {part.left_out, *(section.left_out for section in part.sections)} == {lines[1:]}
     assert {(each.subject, each.baseline) for each in part.results} == {("RTX 2080 Ti", "GTX 1080 Ti")}
     for section in part.sections:
         for table in section.tables:
