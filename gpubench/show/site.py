@@ -113,11 +113,6 @@ def source_link(source: str) -> str:
     return f"https://{place}{tree}"
 
 
-def figure_link(figure: Figure) -> str:
-    """Return the link to the file that a published figure was read from, at its commit."""
-    return f"https://github.com/{quote(figure.source)}/blob/{quote(figure.commit)}/{quote(figure.file)}"
-
-
 def pages(contents: Contents, url: str = "") -> Iterator[tuple[str, str]]:
     """Return the path of each page in the site's folder, and its HTML; `url` is the address of that folder."""
     suites = {name: only(contents.answer, name) for name in dict.fromkeys(s.suite for s in contents.answer.sections)}
@@ -340,6 +335,7 @@ def _figures_table(published: Published, card: str) -> Grid:
 
 def _figure(kind: str, figure: Figure, reason: str) -> HtmlLine:
     """Return the line of a published figure; `reason` is why it is not used."""
+    file = f"https://github.com/{quote(figure.source)}/blob/{quote(figure.commit)}/{quote(figure.file)}"
     cells = [
         cell_of(figure.workload, Column("workload")),
         cell_of(figure.figure, Column("figure", "x", "higher")),
@@ -348,7 +344,7 @@ def _figure(kind: str, figure: Figure, reason: str) -> HtmlLine:
         cell_of(figure.precision, PRECISION),
         cell_of(figure.batch, Column("batch")),
         cell_of(str(figure.year), Column("year")),
-        cell_of(f"{figure.source}, line {figure.line}", Column("source"), figure_link(figure)),
+        cell_of(f"{figure.source}, line {figure.line}", Column("source"), file),
         cell_of(reason, Column("why it is not used", note=True)),
     ]
     return HtmlLine(cells)

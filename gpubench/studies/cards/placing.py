@@ -14,7 +14,6 @@ from gpubench.studies.cards.figures import (
     CLASS_OF,
     Figure,
     published,
-    read_figures,
     short_name,
 )
 from gpubench.studies.cards.ratio import SpeedRatio, Speeds
@@ -110,6 +109,6 @@ def anchor() -> Figure:
     """Return timm's figure."""
     return next(
         figure
-        for figure in read_figures()
+        for figure in published().figures
         if (figure.source, figure.workload, figure.framework) == ANCHOR and CLASS_OF[figure.precision] == KIND
     )
