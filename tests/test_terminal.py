@@ -54,7 +54,7 @@ def test_a_table_by_hand():
         ("x", "H100", "fixed", "cifar100", "timed out", 0.25, 1, "throttled"),
         ("y", "H100", "fixed", "cifar100", None, None, None, "2 of 3 shared"),
     )
-    assert found[0] == "cases (every line: policy fixed, data cifar100)"
+    assert found[0] == "cases (in all lines: policy fixed, data cifar100)"
     cells = [re.split(r"\s{2,}", line.strip()) for line in found[1:6]]
     assert cells == [
         ["model", "card", "seconds", "95% interval", "accuracy", "trials"],

@@ -123,7 +123,7 @@ def table_lines(table: Table, width: int) -> list[str]:
         key = columns[0]
         texts = [f"{text} ({mark})" if mark else text for text, mark in zip(key.texts, marks, strict=True)]
         columns[0] = TextColumn(key.name, texts, key.is_figure)
-    lines = wrapped(f"{table.name} (every line: {', '.join(shared)})" if shared else table.name, width)
+    lines = wrapped(f"{table.name} (in all lines: {', '.join(shared)})" if shared else table.name, width)
     for block in _blocks(columns, width):
         lines += _drawn(block, width)
     return lines + [line for text, mark in notes.items() for line in indented(f"  {mark}: ", text, width)]
@@ -233,13 +233,13 @@ def _line(result: Result, unit: str) -> tuple[str, str, str, str, str]:
 def cells_of(result: Result) -> tuple[str, str, str, str, str]:
     """Return the line of a result in a table: value, interval, verdict, what, from. `legend` explains the signs."""
     interval = f"{gain(result.interval[0])}-{gain(result.interval[1])}" if result.interval else ""
-    place = f" on {result.place}" if result.place else ""
+    what = f"{result.what} on {result.place}" if result.place else result.what
     line = (
         f"{'~' * result.projected}{result.figure or gain(result.value)}",
         interval,
         f"{'undecided' if result.sure else result.verdict}{'*' * bool(result.caveats)}",
-        result.what + place,
-        ", ".join(part for part in (result.origin, *result.settings, result.on) if part),
+        what,
+        ", ".join(part for part in (result.origin, *result.settings, result.models_beside(what)) if part),
     )
     return tuple(shown(text) for text in line)  # type: ignore[return-value]
 
@@ -301,7 +301,10 @@ def _by_model(results: Sequence[Result], answer: Answer, width: int) -> list[str
         head += "  " + shortened(result.precision or result.place, room).center(room)
     details = [(r, ", ".join([*_details(r), *r.caveats])) for r in compared]
     texts = [f"{'* ' * bool(r.caveats)}{r.precision or r.what}: {detail}." for r, detail in details if detail]
-    texts += [f"{r.said} ({', '.join(filter(None, [r.on, *_details(r)]))}){'*' * bool(r.caveats)}." for r in others]
+    texts += [
+        f"{r.said} ({', '.join(filter(None, [r.models_beside(r.said), *_details(r)]))}){'*' * bool(r.caveats)}."
+        for r in others
+    ]
     below = [line for text in texts for line in wrapped(text, width)]
     return [head.rstrip(), *_drawn(columns, width), *([""] if below else []), *below]
 
@@ -334,10 +337,11 @@ def _tail(answer: Answer, results: Sequence[Result], width: int, *, in_full: boo
         explained = [result.cases for result in answer.results if result.says_why]
         parts += ["Why: --only roofline."] if any(shown.cases & why for shown in results for why in explained) else []
     yield from wrapped(" ".join(parts), width)
-    if width >= NARROW and any(result.baseline for result in results):
+    if width >= NARROW:
         better = "faster" if answer.gain == "speedup" else "better"
+        ratios = [f"A / B: above 1, A is {better}."] if any(result.baseline for result in results) else []
         doubt = ["?: no clear verdict."] if any(result.interval and not result.decided for result in results) else []
-        signs = " ".join([f"A / B: above 1, A is {better}.", *doubt, *legend(results)])
+        signs = " ".join([*ratios, *doubt, *legend(results)])
         yield from wrapped(signs if in_full else signs.replace("has a caveat.", "has a caveat; see --all."), width)
     if results:
         yield from wrapped(CHARTS, width)

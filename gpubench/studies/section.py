@@ -256,12 +256,11 @@ class Result:
         parts = ((self.precision, "in"), (self.place, "on"))
         return " ".join(f"{word} {name}" for name, word in parts if name)
 
-    @property
-    def on(self) -> str:
-        """Return the number of models, or the model unless the result names it."""
+    def models_beside(self, text: str) -> str:
+        """Return the model, or the number of models, to be shown beside a text; empty where that names the model."""
         if len(self.models) > 1:
             return f"{len(self.models)} models"
-        return "" if self.models[0] in f"{self.said} {self.what}".split() else self.models[0]
+        return "" if self.models[0] in text.split() else self.models[0]
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def without_test(trials: tuple[int, int]) -> str:
 
 def basis(result: Result) -> str:
     """Return suite, models, settings, runs, interval and caveats of a result, in words."""
-    words = [result.suite, result.on, *result.settings[:2]]
+    words = [result.suite, result.models_beside(result.said), *result.settings[:2]]
     words.append(runs(result.trials) + ": rough" * (result.verdict == "one run"))
     if result.interval:
         words.append(f"95%: {gain(result.interval[0])} to {gain(result.interval[1])}")
