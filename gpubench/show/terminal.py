@@ -301,10 +301,9 @@ def _by_model(results: Sequence[Result], answer: Answer, width: int) -> list[str
         head += "  " + shortened(result.precision or result.place, room).center(room)
     details = [(r, ", ".join([*_details(r), *r.caveats])) for r in compared]
     texts = [f"{'* ' * bool(r.caveats)}{r.precision or r.what}: {detail}." for r, detail in details if detail]
-    texts += [
-        f"{r.said} ({', '.join(filter(None, [r.models_beside(r.said), *_details(r)]))}){'*' * bool(r.caveats)}."
-        for r in others
-    ]
+    for other in others:
+        basis = ", ".join(filter(None, [other.models_beside(other.said), *_details(other)]))
+        texts.append(f"{other.said}{f' ({basis})' * bool(basis)}{'*' * bool(other.caveats)}.")
     below = [line for text in texts for line in wrapped(text, width)]
     return [head.rstrip(), *_drawn(columns, width), *([""] if below else []), *below]
 
@@ -342,6 +341,7 @@ def _tail(answer: Answer, results: Sequence[Result], width: int, *, in_full: boo
         ratios = [f"A / B: above 1, A is {better}."] if any(result.baseline for result in results) else []
         doubt = ["?: no clear verdict."] if any(result.interval and not result.decided for result in results) else []
         signs = " ".join([*ratios, *doubt, *legend(results)])
-        yield from wrapped(signs if in_full else signs.replace("has a caveat.", "has a caveat; see --all."), width)
+        signs = signs if in_full else signs.replace("has a caveat.", "has a caveat; see --all.")
+        yield from wrapped(signs, width) if signs else []
     if results:
         yield from wrapped(CHARTS, width)
