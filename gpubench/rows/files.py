@@ -13,6 +13,8 @@ OURS = ("schema", "suite")
 """Columns of every file that gpubench wrote."""
 REQUIRED = (*OURS, "model", "precision", "status")
 """Columns that a file must have."""
+CHUNK_BYTES = 16 << 20
+"""Files are read together until they have this size."""
 
 csv.field_size_limit(1 << 30)  # the laps of a long run
 
@@ -38,7 +40,21 @@ class File:
         return [line.rstrip(b"\r") for line in self.body.split(b"\n")]
 
 
-def files_in(paths: Sequence[Path], problems: list[str]) -> Iterator[Path]:
+def chunks_of(paths: Sequence[Path], problems: list[str]) -> list[list[Path]]:
+    """Return the files, and the CSV files of the folders, in order: neighbours together up to CHUNK_BYTES."""
+    chunks: list[list[Path]] = [[]]
+    size = 0
+    for path in _files(paths, problems):
+        length = path.stat().st_size if path.is_file() else 0
+        if chunks[-1] and size + length > CHUNK_BYTES:
+            chunks.append([])
+            size = 0
+        chunks[-1].append(path)
+        size += length
+    return chunks
+
+
+def _files(paths: Sequence[Path], problems: list[str]) -> Iterator[Path]:
     """Yield the files among `paths`, and the CSV files in the folders."""
     for path in paths:
         try:

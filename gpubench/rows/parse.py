@@ -109,10 +109,13 @@ def numbers_of(table: pl.DataFrame, columns: Sequence[str]) -> "np.ndarray[Any, 
     return numbered["identity"].to_numpy().astype(np.int64)
 
 
-def at_once(file: File, columns: Sequence[str]) -> pl.DataFrame | None:
-    """Return the rows of a file, or None if any line of it is faulty."""
-    names, content = file.names, file.body
-    if names[-1] != END or content[-1:] != b"\n" or b"\0" in content:
+def at_once(files: Sequence[File], columns: Sequence[str]) -> pl.DataFrame | None:
+    """Return the rows of files with the same header, or None if any line of them is faulty."""
+    names = files[0].names
+    if names[-1] != END:
+        return None
+    content = b"".join([file.body for file in files])
+    if not content or b"\0" in content or any(file.body[-1:] not in {b"", b"\n"} for file in files):
         return None
     if b"\r" in content and content.count(b"\r") != content.count(b"\r\n"):
         return None
@@ -124,7 +127,8 @@ def at_once(file: File, columns: Sequence[str]) -> pl.DataFrame | None:
     except (pl.exceptions.PolarsError, UnicodeDecodeError):
         return None
     # There are fewer rows than lines if a quote is open. Lines that are too short have no `end`.
-    return _columns_of(frame, columns) if frame.height == len(file.lines) - 1 and _is_good(frame) else None
+    lines = sum(len(file.lines) - 1 for file in files)
+    return _columns_of(frame, columns) if frame.height == lines and _is_good(frame) else None
 
 
 def _is_good(frame: pl.DataFrame) -> bool:

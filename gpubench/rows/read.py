@@ -1,6 +1,6 @@
 """Reads rows from CSV files, charts and reports into one table, with a list of problems. All commands read rows here.
 
-Files are parsed by polars (parse.py). If one has any fault, lines.py reads it line by line.
+Neighbouring files are parsed together by polars (parse.py). If they have any fault, lines.py reads them line by line.
 """
 
 import csv
@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import accumulate
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +19,7 @@ import pandas as pd
 from gpubench.errors import UserError
 from gpubench.printed import shown as shown
 from gpubench.rows.digest import edited, in_our_columns, named
-from gpubench.rows.files import files_in, opened, split
+from gpubench.rows.files import chunks_of, opened, split
 from gpubench.rows.lines import good_rows
 from gpubench.rows.row import COLUMNS
 
@@ -136,36 +136,43 @@ def load(
 
     problems: list[str] = []
     columns = [name for name in COLUMNS if name not in without]
-    files = list(files_in(paths, problems))
+    chunks = chunks_of(paths, problems)
     with ThreadPoolExecutor(READERS) as pool:  # polars releases the GIL
-        parts = list(pool.map(partial(_read, columns=columns, keep=keep), files))
-    problems += [problem for *_, of_file in parts for problem in of_file]
-    sources = tuple(source for _, source, _ in parts if source)
-    table = pl.concat([parse.empty(columns), *(table for table, *_ in parts)])
+        parts = list(pool.map(partial(_read, columns=columns, keep=keep), chunks))
+    problems += [problem for *_, of_chunk in parts for problem in of_chunk]
+    sources = tuple(source for _, of_chunk, _ in parts for source in of_chunk)
+    table = pl.concat([parse.empty(columns), *(table for tables, *_ in parts for table in tables)])
     parts.clear()  # so that each column is freed as it is moved
     identities = parse.numbers_of(table, identity) if identity else None
     frame = parse.to_pandas(table)
     return Loaded(frame if identities is None else frame.assign(identity=identities), problems, sources)
 
 
-def _read(path: Path, columns: Sequence[str], *, keep: bool) -> "tuple[pl.DataFrame, Source | None, list[str]]":
-    """Return the table of a file, the file, or None if it cannot be used, and its problems."""
+def _read(
+    paths: Sequence[Path], columns: Sequence[str], *, keep: bool
+) -> "tuple[list[pl.DataFrame], list[Source], list[str]]":
+    """Return the tables of some files, the files and their problems."""
     from gpubench.rows import parse
 
-    problems = list[str]()
-    file = opened(path, problems)
-    if file is None:
-        return parse.empty(columns), None, problems
-    table = parse.at_once(file, columns)
-    if table is None:
-        rows = good_rows(file, problems)
-        table = parse.from_cells(rows.values(), columns)
-        numbers: Sequence[int] = list(rows)
-    else:
-        problems += named(path, edited(file))
-        numbers = range(2, len(file.lines) + 1)
-    lines = [file.lines[number - 2] for number in numbers] if keep else []
-    return table, Source(path, file.names, numbers, lines), problems
+    tables: list[pl.DataFrame] = []
+    sources, problems = list[Source](), list[str]()
+    files = [file for path in paths if (file := opened(path, problems))]
+    for names, run in groupby(files, key=lambda file: file.names):
+        neighbours = list(run)
+        table = parse.at_once(neighbours, columns)
+        if table is not None:
+            tables.append(table)
+        for file in neighbours:
+            if table is None:
+                rows = good_rows(file, problems)
+                tables.append(parse.from_cells(rows.values(), columns))
+                numbers: Sequence[int] = list(rows)
+            else:
+                problems += named(file.path, edited(file))
+                numbers = range(2, len(file.lines) + 1)
+            lines = [file.lines[number - 2] for number in numbers] if keep else []
+            sources.append(Source(file.path, names, numbers, lines))
+    return tables, sources, problems
 
 
 def _in_our_columns(header: Sequence[str], line: bytes) -> bytes:
