@@ -69,13 +69,20 @@ def to_pandas(table: pl.DataFrame) -> pd.DataFrame:
 
     A column with one value is a view of that value, because filling such columns takes a sixth of the time of reading.
     """
-    height, constant = table.height, _constant_in(table)
-    columns = {}
-    for name in table.columns:
-        values = table.drop_in_place(name)
-        once = name in constant
-        columns[name] = np.broadcast_to(_values_of(values[:1]), height) if once else _values_of(values)
-    return pd.DataFrame(columns, copy=False)
+    rows, constant = table.height, _constant_in(table)
+    types = {name: float if name in NUMBERS else bool if name in FLAGS else object for name in table.columns}
+    frames = []
+    for dtype in (object, float, bool):
+        alike, varied = (
+            [name for name in types if types[name] is dtype and (name in constant) == one] for one in (True, False)
+        )
+        firsts = np.array([[table[name][0]] for name in alike], dtype).reshape(-1, 1)
+        block = np.empty((len(varied), rows), dtype)
+        for name, values in zip(varied, block, strict=True):
+            values[:] = _values_of(table.drop_in_place(name))
+        for values, names in ((np.broadcast_to(firsts, (len(alike), rows)), alike), (block, varied)):
+            frames.append(pd.DataFrame(values.T, columns=names, dtype=values.dtype, copy=False))
+    return pd.concat(frames, axis=1)
 
 
 def _constant_in(table: pl.DataFrame) -> set[str]:

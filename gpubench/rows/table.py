@@ -22,11 +22,14 @@ def number(value: object) -> float:
 
 
 def table_of(text: object) -> list[dict[str, Any]]:
-    """Return the lines of a row's `table`, by column; none if the text is empty or broken."""
+    """Return the lines of a row's `table`, by column; none if the text is empty or broken.
+
+    Version 0.2 imported entries of DAWNBench, whose tables begin with an object before the columns.
+    """
     try:
         content = json.loads(str(text))
-        names = [str(name) for name in content[0]]
-        return [dict(zip(names, line, strict=True)) for line in content[1:]]
+        names, *lines = content[1:] if isinstance(content[0], dict) else content
+        return [dict(zip(map(str, names), line, strict=True)) for line in lines]
     except BROKEN:
         return []
 
@@ -81,9 +84,15 @@ def epochs_in(text: object) -> list[Epoch]:
     for line in table_of(text):
         at, hours, size = (_figure(line.get(name), LONGEST) for name in ("epoch", "hours", "size"))
         if at is not None and hours is not None and at not in epochs:
-            top1, top5 = (_figure(line.get(name), 1) for name in ("top1", "top5"))
+            top1, top5 = (_share(line, name) for name in ("top1", "top5"))
             epochs[at] = Epoch(int(at), hours, top1, top5, None if size is None else int(size))
     return list(epochs.values())
+
+
+def _share(line: Mapping[str, Any], name: str) -> float | None:
+    """Return a share; tables of DAWNBench have it in per cent."""
+    percent = _figure(line.get(f"{name}Accuracy"), 100)
+    return _figure(line.get(name), 1) if percent is None else percent / 100
 
 
 def _figure(value: object, most: float) -> float | None:

@@ -54,7 +54,7 @@ def reports(paths: Sequence[Path], against: Sequence[Path] = ()) -> dict[Path, R
     for problem in across_rows.problems([row for path in files for row in rows[path]], published):
         shared[problem.place.path].append(problem)
     return {
-        path: Report([*_missing(path, loaded, rows[path], shared[path])], [*_notes(loaded, rows[path])])
+        path: Report([*_missing(loaded, rows[path], shared[path])], [*_notes(loaded, rows[path])])
         for path, loaded in files.items()
     }
 
@@ -64,12 +64,10 @@ def _ours(rows: Iterable[SubmittedRow]) -> list[SubmittedRow]:
     return [row for row in rows if row.trained and not row.published]
 
 
-def _missing(path: Path, loaded: Loaded, rows: Sequence[SubmittedRow], shared: Iterable[Problem]) -> Iterator[str]:
+def _missing(loaded: Loaded, rows: Sequence[SubmittedRow], shared: Iterable[Problem]) -> Iterator[str]:
     """Return what must change in a file; `shared` are its problems in comparison with other rows."""
     yield from loaded.problems
     if loaded.frame.empty:
-        if not loaded.problems:
-            yield f"{path}: no rows"
         return
     if unknown := [name for name in loaded.places[0].header if name not in COLUMNS]:
         yield harmless(f"columns: {', '.join(unknown[:MOST_NAMED])[:200]}: not columns of gpubench; remove them")
