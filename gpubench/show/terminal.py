@@ -214,9 +214,10 @@ def _results(results: Sequence[Result], answer: Answer, width: int) -> list[str]
     figures = [bool(result.figure) for result in results]
     value = "" if all(figures) else "value" if any(figures) else answer.gain
     units = {result.unit or answer.unit for result in results if result.parts}
-    sides = f"{'time' if units <= {'s'} else units.pop() if len(units) == 1 else 'figures'} A/B"
+    unit = units.pop() if len(units) == 1 else "figures"
+    figure = {"s": "time", "share": answer.metric}.get(unit, unit)
     what = "A / B" if all(result.baseline for result in results) else "what"
-    heads = (value, "interval", sides, what, "details")
+    heads = (value, "interval", f"{figure} A/B", what, "details")
     cells = zip(*(_line(result, answer.unit) for result in results), strict=True)
     columns = [TextColumn(head, texts, head == value) for head, texts in zip(heads, cells, strict=True) if any(texts)]
     return list(_drawn(columns, width))

@@ -48,7 +48,8 @@ def sections(compared: Compared) -> Iterator[Section]:
             continue
         metric, cases = compared.metric, cases_table(workload.cases, compared.metric)
         results = list(_results(workload, comparisons, metric))
-        speedups = [_speedups(comparisons, metric)] if comparisons else []
+        name, lines = "ratios" if metric.by_loss else "speedups", [_speedup(c, metric) for c in comparisons]
+        speedups = [Table.of(name, lines)] if comparisons else []
         yield words.section_of(
             workload.cases,
             "pairs",
@@ -258,13 +259,8 @@ def differences_of(comparisons: Sequence[Comparison]) -> Iterator[str]:
     )
 
 
-def _speedups(comparisons: Sequence[Comparison], metric: Metric) -> Table:
-    """Return the table of ratios over the baseline; above 1 is better."""
-    lines = [_speedup(c, metric) for c in comparisons]
-    return Table.of("ratios" if metric.by_loss else "speedups", lines)
-
-
 def _speedup(c: Comparison, metric: Metric) -> dict[Column, Value]:
+    """Return the line of a ratio over the baseline; above 1 is better."""
     ratio = metric.gain_of(c.ratio)
     source = c.subject.source if c.subject.source == c.other.source else ""
     # The two sides may be two cards.

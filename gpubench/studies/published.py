@@ -105,7 +105,9 @@ def published_sections(compared: Compared) -> Iterator[Section]:
         lines, cases = dicts_of(publication), cases_of(publication)
         title = f"{suite}: {words.author(lines[0]['source'])} beside other published runs"
         results = (*_against_others(lines, cases), *_stated_gains(lines, cases))
-        yield Section("published", str(suite), title, results, (_table(lines),), cases=cases)
+        with_figures = [_table_line(line) for line in lines if line["seconds"] > 0 or line["accuracy"] > 0]
+        table = Table.of("published", with_figures)
+        yield Section("published", str(suite), title, results, (table,), cases=cases)
 
 
 def _against_others(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
@@ -152,10 +154,6 @@ def _result(
     """Return a result of the authors' run in `line`; `more` are further fields of it."""
     fields: dict[str, Any] = {"models": (str(line["model"]),), "cases": cases, "source": words.author(line["source"])}
     return Result("published", str(line["suite"]), subject, gain, said, baseline, **fields, **more)
-
-
-def _table(lines: Sequence[Row]) -> Table:
-    return Table.of("published", [_table_line(line) for line in lines if line["seconds"] > 0 or line["accuracy"] > 0])
 
 
 def _table_line(line: Row) -> dict[Column, Value]:
