@@ -1,7 +1,6 @@
 """The suite scaling, and what compare makes of its rows: exact sums, T(N) and e(N)."""
 
 import json
-import re
 from contextlib import nullcontext
 
 import pytest
@@ -21,7 +20,6 @@ from measured_rows import rows_of_run
 from rows import row
 from small_trials import small_trial
 
-from gpubench.rows import write as records
 from gpubench.rows.table import table_of
 from gpubench.suite import files
 from gpubench.training.clock.clock import Clock
@@ -78,12 +76,6 @@ def test_which_rows_are_one_curve(tmp_path):
     rows = [each for n in (1, 2, 4) for each in scaled([n], session=f"s{n}", device_hash=f"h{n}")]
     (found,) = efficiencies(tmp_path, rows).values()
     assert found == [(1, 1.0, 1), (2, 1.0, 1), (4, 1.0, 1)]
-
-
-def test_the_same_file_twice_is_one_trial(cli, tmp_path):
-    records.append(tmp_path / "rows.csv", scaled([1, 2]))
-    out = cli("compare", "rows.csv", "rows.csv", "--all").stdout
-    assert re.search(r"^ +1 +100 +1.00 +100.0%$", out, re.MULTILINE), out
 
 
 def with_batch(batch, accuracy, setting):

@@ -81,7 +81,7 @@ def _rung(groups: Sequence[Group], trials: pd.DataFrame) -> Group:
     """
     rung = max(groups, key=lambda group: group.trials)
     left_out = sum(group.trials for group in groups) - rung.trials
-    reached = trials.loc[trials["case"] == rung.case, ["accuracy", "success_rate"]]
+    reached = trials.loc[trials["identity"] == rung.row["identity"], ["accuracy", "success_rate"]]
     in_shares = not reached["success_rate"].dropna().isin([0.0, 1.0]).all()
     return replace(rung, row={**rung.row, **reached.mean(), "in_shares": in_shares, "left_out": left_out})
 
