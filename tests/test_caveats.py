@@ -48,6 +48,9 @@ def test_a_full_run_and_a_sample_that_contradict_each_other_both_say_so(tmp_path
     assert [result.contradicted for result in answer.results] == [False, True]
     agreeing = answered(tmp_path, *full, rows([100.0], **sample), rows([88.0], **MIXED, **sample))
     assert [result.caveats for result in agreeing.results] == [(), ()]
+    faster = rows([100.0]), rows([70.0], **MIXED)
+    slower = answered(tmp_path, *faster, rows([100.0], **sample), rows([90.0], **MIXED, **sample))
+    assert all(result.caveats for result in slower.results)
 
 
 def test_caveats_name_unlike_rows_count_a_baseline_once_and_come_last(tmp_path):

@@ -73,6 +73,8 @@ def test_which_rows_are_one_curve(tmp_path):
     assert set(map(tuple, found.values())) == {((1, 1.0, 1), (2, 1.0, 1))}
     assert ["device_hash=bbbb" in title for title in found].count(True) == 1
     assert ["torch=2.9.0" in title for title in found].count(True) == 1
+    cards = answered(tmp_path, [*scaled([1, 2]), *scaled([1, 2], card="NVIDIA A100", session="s4")]).results
+    assert {result.place for result in cards if result.kind == "scaling"} == {"RTX 2080 Ti", "A100"}
     rows = [each for n in (1, 2, 4) for each in scaled([n], session=f"s{n}", device_hash=f"h{n}")]
     (found,) = efficiencies(tmp_path, rows).values()
     assert found == [(1, 1.0, 1), (2, 1.0, 1), (4, 1.0, 1)]
