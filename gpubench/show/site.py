@@ -210,7 +210,7 @@ class _Site:
             results=self._linked(results),
             first=FIRST,
             cases=_cases_table(cases, self.to),
-            rows=_rows_table(rows.values(), self.to),
+            rows=Grid.of("rows", "One line per trial", [_row(row, self.to) for row in rows.values()]),
             figures=_figures_table(contents.published, card),
         )
 
@@ -304,13 +304,8 @@ def _ratio(ratio: SpeedRatio, column: Column, href: str, most: float) -> HtmlCel
     return cell_of(ratio, column, href, bar=tuple(ends))
 
 
-def _rows_table(measured: Iterable[SiteRow], to: Addresses) -> Grid:
-    """Return the table of rows with their files and lines."""
-    return Grid.of("rows", "One line per trial", [_row(row, to) for row in measured])
-
-
 def _row(row: SiteRow, to: Addresses) -> HtmlLine:
-    """Return the line of a row."""
+    """Return the line of a row, with its file and line."""
     anchor, source = to.anchor(row), str(row.facts["source"])
     texts = {column: str(text) for column, text in row.facts.items()}
     cells = [

@@ -36,7 +36,8 @@ def epoch_sections(compared: Compared) -> Iterator[Section]:
         for group, epochs in trainings:
             name = f"epochs of {group.model}, {group.precision}, {_where(group)}"
             names[name] += 1
-            tables.append(_epoch_table(f"{name} ({names[name]})" if names[name] > 1 else name, epochs))
+            name = f"{name} ({names[name]})" if names[name] > 1 else name
+            tables.append(Table.of(name, [_epoch_line(epoch) for epoch in epochs]))
         cases = words.behind(group for group, _ in trainings)
         yield Section("epochs", suite, f"{suite}: accuracy by epoch", results, tuple(tables), cases=cases)
 
@@ -57,18 +58,14 @@ def _where(group: Group) -> str:
     return f"{many}{words.name(group.label)}"
 
 
-def _epoch_table(name: str, epochs: Sequence[Epoch]) -> Table:
-    lines: list[dict[Column, Value]] = [
-        {
-            Column("epoch", "count"): epoch.number,
-            Column("hours", "h", places=4): epoch.hours,
-            Column("top-1", "share", "higher", places=2): epoch.top1,
-            Column("top-5", "share", "higher", places=2): epoch.top5,
-            Column("pixels", "count"): epoch.size,
-        }
-        for epoch in epochs
-    ]
-    return Table.of(name, lines)
+def _epoch_line(epoch: Epoch) -> dict[Column, Value]:
+    return {
+        Column("epoch", "count"): epoch.number,
+        Column("hours", "h", places=4): epoch.hours,
+        Column("top-1", "share", "higher", places=2): epoch.top1,
+        Column("top-5", "share", "higher", places=2): epoch.top5,
+        Column("pixels", "count"): epoch.size,
+    }
 
 
 def stage_sections(compared: Compared) -> Iterator[Section]:

@@ -158,8 +158,8 @@ def without_author(label: str, source: str) -> str:
 
 def facts_of(group: Group) -> dict[str, str]:
     """Return what the rows of a group share: texts by name."""
-    facts = {column: words.format(text_of(group.row[column])) for column, words in COMMON.items()}
-    facts = {column: facts[column] for column in COMMON if text_of(group.row[column]) not in {"", "0"}}
+    texts = {column: text_of(group.row[column]) for column in COMMON}
+    facts = {column: COMMON[column].format(text) for column, text in texts.items() if text not in {"", "0"}}
     if group.source:
         facts["source"] = f"by {author(group.source)}"
     return facts | settings_of(group.row)
