@@ -3,7 +3,6 @@
 import csv
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from facts import lacking
@@ -15,7 +14,6 @@ from gpubench.rows import write as records
 from gpubench.rows.row import COLUMNS, to_cells
 from gpubench.studies.answer import answer, only
 
-RESULTS = Path(__file__).parents[1] / "results"
 SLOW = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
 FAST = [seconds / 2 for seconds in SLOW]
 TI = {"card": "NVIDIA GeForce GTX 1080 Ti", "device_hash": "bbbb"}

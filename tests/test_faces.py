@@ -117,6 +117,8 @@ def test_json_and_csv_have_every_figure_to_its_last_digit(whole):
     for result, seen in zip(whole.results, results, strict=True):
         low, high = result.interval or ("", "")
         assert (seen["low"], seen["high"]) == (str(low), str(high))
+        assert (seen["subject"], seen["baseline"]) == (result.subject, result.baseline)
+    assert given["version"] == formats.JSON_VERSION
     for section, found in zip(whole.sections, given["sections"], strict=True):
         for table, again in zip(section.tables, found["tables"], strict=True):
             for line, texts in zip(table.lines, again["lines"], strict=True):

@@ -12,7 +12,6 @@ from rows import row
 from gpubench.rows.table import epochs_in, hours_by_size, stages_in
 
 ROOT = Path(__file__).parents[1]
-PUBLISHED = sorted((ROOT / "results").glob("2018-*.csv"))
 EPOCHS = [["epoch", "hours", "top1", "top5", "crop", "size"], [1, 0.5, 0.25, 0.5, "square", 128],
           [2, 1.25, 0.75, 0.9375, "rectangle", 288], [2, 1.25, 0.5, 0.75, "square", 288]]  # fmt: skip
 OWN = {"suite": "imagenet", "model": "resnet50", "table": json.dumps(EPOCHS), "params": "goal=0.93"}

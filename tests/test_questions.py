@@ -250,6 +250,7 @@ def test_markdown_and_csv_escape(tmp_path):
     assert "<b>" not in rendered(said, "markdown")
     assert "](javascript" not in rendered(said, "markdown").replace("\\[x](", "")
     assert "\\|" in rendered(said, "markdown")
+    assert "| --- | --- | --- | --- | ---: |" in rendered(said, "markdown"), "figures are at the right"
     assert ",'=a|<b>," in rendered(said, "csv")
 
 

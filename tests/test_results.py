@@ -15,7 +15,7 @@ from gpubench.runner.session import RunSummary
 from gpubench.show.wrap import WIDTH
 from gpubench.studies import words
 from gpubench.studies.answer import answer, headline
-from gpubench.studies.section import Answer, Part, Result, in_order
+from gpubench.studies.section import Part, Result, in_order
 
 RESULTS = Path(__file__).parents[1] / "results"
 SLOW = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
@@ -43,11 +43,6 @@ def result(**changes):
     return replace(made, said=said, basis=words.basis(made))
 
 
-def answered(results, files=1, rows=1, failed=0):
-    """An answer of these results alone."""
-    return Answer(headline(results), tuple(results), (), files=files, rows=rows, about=rows, failed=failed)
-
-
 def test_the_article_is_one_sentence_and_a_table_of_its_models(cli):
     done = cli("compare", RESULTS / "2019-rtx-2080-ti-gtx-1080-ti.csv")
     assert done.returncode == 0, done.stderr
@@ -59,6 +54,7 @@ def test_the_article_is_one_sentence_and_a_table_of_its_models(cli):
     assert lines[9].split() == ["mean", "1.30*", "1.42"]
     assert lacking(lines[11], "fp32", "resnet18", "max_lr 1e-2") == []
     assert "Every case: --all." in done.stdout, "no result is left"
+    assert "?:" not in done.stdout
     below = " ".join(lines[13:])
     facts = ("RTX 2080 Ti in mixed precision", 1.65, "GTX 1080 Ti in fp32", "4 models", 1.33, "5 models", 1.16)
     assert lacking(below, *facts) == []
