@@ -85,7 +85,7 @@ def benchstat(frame: Frame) -> str:
                 lines.append(f"{name}: {text}")
                 before[name] = text
         name = f"{_word(row['suite']).capitalize()}/model={_word(row['model'])}/precision={_word(row['precision'])}"
-        name += f"/batch={_word(row['batch_size'])}-{_word(row['batch_policy'])}"
+        name += f"/batch={_word(row['batch_size']) or 'unknown'}-{_word(row['batch_policy'])}"
         name += f"/processes={1 if math.isnan(row['processes']) else row['processes']:.0f}"
         name += "".join(f"/{_word(f'{name}={value}')}" for name, value in params_of(row["params"]).items())
         for trial in rows.to_dict("records"):
