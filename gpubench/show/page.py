@@ -77,6 +77,8 @@ def page_of(answer: Answer, home: str = "", preview: str = "") -> str:
             drawn_above += charts
     rows, whole = _linked_rows(table)
     title, _, basis = answer.headline.partition(" (")
+    results = answer.comparisons
+    results = results[1:] if results and answer.headline.startswith(results[0].said) else results  # it has the first
     suites = {section.suite: number for number, section in reversed([*enumerate(answer.sections, start=1)])}
     return rendered(
         "page.html",
@@ -88,12 +90,7 @@ def page_of(answer: Answer, home: str = "", preview: str = "") -> str:
         measured_on=measured_on(table, title),
         answer=answer,
         read=" ".join(read_of(answer)),
-        sentences=[
-            result.sentence
-            for result in answer.comparisons
-            if result.sentence
-            not in {answer.headline, f"{result.said} ({basis}" if title.startswith(result.said) else ""}
-        ],
+        sentences=[result.sentence for result in results],
         first=FIRST,
         suites=sorted(suites.items(), key=lambda suite: suite[1]),
         sections=sections,

@@ -6,10 +6,10 @@ No table has both rows and published figures. The command `site` calls it and wr
 import io
 import math
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import TypeVar
+from typing import Any
 from urllib.parse import quote
 
 from gpubench.printed import shortened
@@ -27,7 +27,6 @@ from gpubench.studies.ranked_cases import Contents, RankedCase, SiteRow
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result
 from gpubench.studies.words import author, gain, notes_of, read_of, slug, times, without_author
 
-Key = TypeVar("Key", bound=Hashable)
 WEB = re.compile(
     r"(?:https?://)?(?P<place>[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,}/[\w./~%+-]+?)"
     r"(?:@(?P<commit>[0-9a-f]{7,40}))?(?:[,;\s].*)?",
@@ -88,10 +87,10 @@ def addresses(cards: Iterable[str], suites: Iterable[str], rows: Iterable[SiteRo
     )
 
 
-def _unique(names: Mapping[Key, str]) -> dict[Key, str]:
+def _unique(names: Mapping[Any, str]) -> dict[Any, str]:
     """Return the slug of each key's name, with a number where an earlier name has the same slug."""
-    slugs: dict[Key, str] = {}
-    taken: set[str] = set()
+    slugs: dict[Any, str] = {}
+    taken = set[str]()
     for key, text in names.items():
         plain = stem = slug(text) or "unnamed"
         number = 1
