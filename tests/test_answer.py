@@ -69,13 +69,13 @@ def test_the_rows_behind_results_and_sections(tmp_path):
 
 def test_files_failures_and_what_cannot_be_read_are_counted(tmp_path):
     lost = row(trial=6, status="out_of_memory", seconds=None, measured="")
-    refused = row(trial=7, status="unsupported", seconds=None, measured="", precision="tf32")
+    refused = [row(trial=n, status="unsupported", seconds=None, measured="", precision="tf32") for n in (7, 8)]
     (tmp_path / "f").mkdir()
-    records.append(tmp_path / "f" / "0.csv", [*rows(FAST), lost, refused])
+    records.append(tmp_path / "f" / "0.csv", [*rows(FAST), lost, *refused])
     (tmp_path / "f" / "1.csv").write_text("nonsense\n")
     (tmp_path / "f" / "notes.txt").write_text("nonsense\n")
     said = answer([tmp_path / "f"])
-    assert (said.files, said.rows, said.failed, len(said.problems)) == (2, 8, 1, 1)
+    assert (said.files, said.rows, said.failed, len(said.problems)) == (2, 9, 1, 1)
     assert answer([tmp_path / "f", tmp_path / "f" / "0.csv"]).files == 3
     assert "p < 0.05 after Holm's correction" in said.rule
 
