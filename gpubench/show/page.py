@@ -110,18 +110,13 @@ def measured_on(table: bytes, title: str = "") -> list[str]:
     rows = list(csv.DictReader(io.StringIO(table.decode())))
     cards = Counter(short(row["card"]) for row in rows if row.get("card"))
     names = sorted((card for card, _ in cards.most_common()), key=lambda card: card not in title)
-    facts = [_counted(names, "cards")] if cards else []
+    facts = [listed(names, MOST_NAMED, "more cards")] if cards else []
     for column in ("driver", "torch"):
         known = [row[column] for row in rows if row.get(column)]
         part = f" ({len(known)} of {len(rows)} rows)" if len(known) < len(rows) else ""
-        facts += [f"{column} {_counted(list(dict.fromkeys(known)), 'versions')}{part}"] if known else []
+        versions = listed(dict.fromkeys(known), MOST_NAMED, "more versions") if known else ""
+        facts += [f"{column} {versions}{part}"] if known else []
     return [f"{fact}." for fact in [*facts, days_of(rows)] if fact]
-
-
-def _counted(names: Sequence[str], what: str) -> str:
-    """Return the first names, and how many others there are."""
-    more = len(names) - MOST_NAMED
-    return listed(names) if more <= 1 else f"{', '.join(names[:MOST_NAMED])} and {more} more {what}"
 
 
 def _linked_rows(table: bytes) -> tuple[bytes, bool]:

@@ -72,9 +72,12 @@ def data_name(data: str) -> str:
     return listed(DATA_NAMES.get(part, part) for part in data.split("+"))
 
 
-def listed(names: Iterable[str]) -> str:
-    """Return `a`, `a and b` or `a, b and c`."""
-    *first, last = names
+def listed(names: Iterable[str], most: int = 0, what: str = "more") -> str:
+    """Return `a`, `a and b` or `a, b and c`; of over `most` + 1 names only the first: `a, b and 7 more`."""
+    texts = list(names)
+    if most and len(texts) > most + 1:
+        texts[most:] = [f"{len(texts) - most} {what}"]
+    *first, last = texts
     return f"{', '.join(first)} and {last}" if first else last
 
 

@@ -68,9 +68,8 @@ def find_card(text: str, cards: Sequence[str]) -> str:
     alike = sorted(alike or [card for name, card in names.items() if len(squashed) > 1 and squashed in name])
     if not alike:
         raise UnknownCardError(f"{text}: no card of our data{did_you_mean(text, cards)} (gpubench cards --all)")
-    more = f" and {len(alike) - MOST_NAMED} more" if len(alike) > MOST_NAMED else ""
-    named = ", ".join(alike[:MOST_NAMED]) if more else listed(alike)
-    raise UnknownCardError(f"{text}: give more of the name; there is {named}{more} (gpubench cards --all)")
+    named = listed(alike, MOST_NAMED)
+    raise UnknownCardError(f"{text}: give more of the name; there is {named} (gpubench cards --all)")
 
 
 def _letters_and_digits(name: str) -> str:
