@@ -8,7 +8,6 @@ from gpubench.analysis.groups import Group, text_of, texts_of
 from gpubench.errors import UserError
 from gpubench.rows.alike import KEY, LINK, SOFTWARE, SPECIMEN, STACK
 from gpubench.rows.params import params_of, params_without
-from gpubench.suite.precisions import FULL as FULL
 from gpubench.suite.precisions import LINEAR_ONLY
 
 FOLLOWS = {

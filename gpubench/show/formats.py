@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from gpubench.rows.read import shown
+from gpubench.printed import shown
 from gpubench.rows.spreadsheet import csv_text
 from gpubench.show.numbers import filled_columns, interval_text
 from gpubench.show.terminal import cells_of, legend

@@ -12,7 +12,7 @@ from functools import partial
 from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared, Workload
 from gpubench.analysis.groups import Group, short, text_of, texts_of
-from gpubench.analysis.matching import FULL, TWIN_POLICIES, axis_value, is_ablation
+from gpubench.analysis.matching import TWIN_POLICIES, axis_value, is_ablation
 from gpubench.analysis.metrics import RATE, SECONDS, Metric
 from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, groups_in, out_of_turn, pooled
 from gpubench.studies import words
@@ -30,6 +30,7 @@ from gpubench.studies.section import (
     Table,
     Value,
 )
+from gpubench.suite.precisions import FULL
 
 MASTER = "fp16-master"
 """The precision of 2019, called mixed if a group has no other reduced precision."""
