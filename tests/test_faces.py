@@ -14,7 +14,7 @@ from rows import row
 
 from gpubench.rows import write as records
 from gpubench.show import charts, formats, style, terminal
-from gpubench.show.numbers import text_of
+from gpubench.show.numbers import cell_text
 from gpubench.show.page import page_of
 from gpubench.studies.answer import STUDIES, answer
 from gpubench.studies.section import Estimate, flat
@@ -99,7 +99,7 @@ def test_a_face_has_every_result(whole, faces, face):
 @pytest.mark.parametrize("face", ["terminal", "markdown", "page"])
 def test_a_face_for_readers_has_every_figure_as_it_is_read(whole, faces, face):
     figures = {
-        text_of(value, column)
+        cell_text(value, column)
         for section in whole.sections
         for table in section.tables
         for line in table.lines

@@ -108,10 +108,10 @@ def _fastest_of(ranking: Ranking, lines: Sequence[RankedCard]) -> str:
     if first.card == ranking.reference:
         return f"{said}."
     ratio = first.ratios[kind]
-    return f"{said}, {times(ratio.value)} as fast as {ranking.reference} ({interval_text(ratio)})."
+    return f"{said}, {times(ratio.value)} as fast as {ranking.reference} ({workloads_text(ratio)})."
 
 
-def interval_text(ratio: SpeedRatio) -> str:
+def workloads_text(ratio: SpeedRatio) -> str:
     """Return `90% of workloads: 1.36 to 1.85`."""
     return f"90% of workloads: {gain(ratio.low)} to {gain(ratio.high)}"
 
@@ -157,7 +157,7 @@ def headline(ranking: Ranking) -> str:
     place = "first" if ranking.ranked[0] == best else "second"
     return (
         f"Of {len(ranking.ranked)} cards measured in {CLASSES[kind]}, {best.card} is {place}:"
-        f" {times(best.ratios[kind].value)} as fast as {ranking.reference} ({interval_text(best.ratios[kind])}),"
+        f" {times(best.ratios[kind].value)} as fast as {ranking.reference} ({workloads_text(best.ratios[kind])}),"
         f" by {ranking.figures:,} published figures of {ranking.sources} sources and by data sheets."
     )
 
@@ -175,7 +175,7 @@ def rank_sentence(ranking: Ranking, card: str) -> str:
         parts = [f"{card} is number {cards.index(card) + 1} of {len(cards)} measured cards in {CLASSES[first]}"]
     for kind, ratio in line.ratios.items() if card != ranking.reference else ():
         where = f" as fast as {ranking.reference}" if kind == first else f" in {CLASSES[kind]}"
-        parts.append(f"{times(ratio.value)}{where} ({interval_text(ratio)})")
+        parts.append(f"{times(ratio.value)}{where} ({workloads_text(ratio)})")
     return f"{', '.join(parts)}."
 
 

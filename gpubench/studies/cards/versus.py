@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpubench.studies.cards.figures import CLASSES, SECONDS, TF32_NOTE, published
-from gpubench.studies.cards.ranking import answer_with, chart, interval_text, rank, rank_sentence
+from gpubench.studies.cards.ranking import answer_with, chart, rank, rank_sentence, workloads_text
 from gpubench.studies.cards.ratio import (
     WORKLOADS_50,
     Pair,
@@ -88,7 +88,7 @@ def _per_dollar(
         value = ratio.scaled(dollars[other] / dollars[card])
         yield (
             f"At {dollars[card]:.3g} and {dollars[other]:.3g} dollars an hour {card} trains {times(value.value)} as"
-            f" much for a dollar in {class_name} ({interval_text(value)})."
+            f" much for a dollar in {class_name} ({workloads_text(value)})."
         )
     elif dollars:
         yield f"{listed(sorted({*cards} - {*dollars}))} has no price, so no speed per dollar."
