@@ -46,7 +46,7 @@ def test_own_runs_have_a_table_beside_published_ones_but_not_of_one_epoch(tmp_pa
     missed = row(**OWN, precision="fp16", status="goal_missed", seconds=None)
     found = section(answered(tmp_path, [theirs, row(**OWN), missed]), "epochs")
     said = [each.said for each in found.results]
-    assert "resnet50 has 93.8% top-5 after epoch 2, 1 h 15 min, on RTX 2080 Ti" in said
+    assert "resnet50 has 93.8% top-5 after epoch 2, 75 min, on RTX 2080 Ti" in said
     assert "ended below the target accuracy" in " ".join(
         each.sentence for each in found.results if each.origin.endswith("fp16")
     )
@@ -117,7 +117,7 @@ def test_a_work_stands_beside_what_it_compares_itself_with_and_may_lack_a_source
     ]
     answer = answered(tmp_path, rows)
     sooner, stated = others(answer, "published")
-    facts = ("resnet50", "6 min 36 s", "2,048 x RTX 2080 Ti", "15 min", "1,024 x Tesla P100", 2.27, "imagenet", "1 run")
+    facts = ("resnet50", "6.6 min", "2,048 x RTX 2080 Ti", "15 min", "1,024 x Tesla P100", 2.27, "imagenet", "1 run")
     assert lacking(sooner.sentence, *facts) == []
     assert sooner.sentence.count("resnet50") == 1
     assert sooner.origin == "75.8% against 74.9%"
@@ -171,7 +171,7 @@ def test_each_case_has_its_hours_and_another_figure_has_none(tmp_path):
     imagenet = {"suite": "imagenet", "model": "resnet50", "table": json.dumps(PHASES), "measured": "projected"}
     rows = [row(precision=name, seconds=4.75 * 3600, card="RTX 4090", **imagenet) for name in ("fp32", "fp16")]
     found = section(answered(tmp_path, rows), "stages")
-    said = "resnet50 in fp32 takes 4 h 45 min on RTX 4090: 1 h 15 min at 128 px, 2 h 30 min at 224 px, 1 h at 288 px"
+    said = "resnet50 in fp32 takes 4.75 h on RTX 4090: 1.25 h at 128 px, 2.5 h at 224 px, 1 h at 288 px"
     assert said in [result.said for result in found.results]
     assert all(result.projected for result in found.results)
     one_size = [row(seconds=3600.0, **{**imagenet, "table": json.dumps(EPOCHS_BY_SIZE[:3])})]

@@ -15,7 +15,7 @@ MOST = 22
 """Maximum number of blocks on the screen."""
 NOT_NAMED = {"Flatten", "Dropout", "Identity"}
 """Kinds of layer that are named only in blocks without other layers."""
-EPOCHS = 8
+EPOCHS = 4
 """Number of steps in the schedule's table."""
 BAR = 40
 """Maximum length of a bar in that table, in characters."""
@@ -179,7 +179,7 @@ def _table(network: NetworkSummary, *, every: bool) -> Table:
     if not every and len(blocks) > MOST:
         lines.append((f"and {len(blocks) - MOST} more (--all)", "", None, None))
     columns = Column("layers"), Column("output"), Column("weights", "count"), Column("MFLOP", "MFLOP")
-    return Table("network", columns, tuple(lines))
+    return Table("", columns, tuple(lines))
 
 
 def _text_of(block: Block) -> str:

@@ -123,7 +123,8 @@ def table_lines(table: Table, width: int) -> list[str]:
         key = columns[0]
         texts = [f"{text} ({mark})" if mark else text for text, mark in zip(key.texts, marks, strict=True)]
         columns[0] = TextColumn(key.name, texts, key.is_figure)
-    lines = wrapped(f"{table.name} (in all lines: {', '.join(shared)})" if shared else table.name, width)
+    title = f"{table.name} (in all lines: {', '.join(shared)})" if shared else table.name
+    lines = wrapped(title, width) if title else []
     for block in _blocks(columns, width):
         lines += _drawn(block, width)
     return lines + [line for text, mark in notes.items() for line in indented(f"  {mark}: ", text, width)]

@@ -9,7 +9,6 @@ from typing import Any
 
 from gpubench.analysis.compare import Compared
 from gpubench.analysis.groups import Group, dicts_of, short
-from gpubench.printed import duration
 from gpubench.rows.params import params_of
 from gpubench.rows.table import Epoch, epochs_in, hours_by_size, stages_in, table_of
 from gpubench.studies import words
@@ -47,7 +46,7 @@ def _best_epoch(group: Group, epochs: Sequence[Epoch]) -> Result:
     top5 = [(epoch.top5, epoch) for epoch in epochs if epoch.top5 is not None]
     top1 = [(epoch.top1, epoch) for epoch in epochs if epoch.top1 is not None]
     share, epoch = max(top5 or top1, key=lambda pair: pair[0])
-    name, when = "top-5" if top5 else "top-1", f"epoch {epoch.number}, {duration(3600 * epoch.hours)}"
+    name, when = "top-5" if top5 else "top-1", f"epoch {epoch.number}, {words.time(3600 * epoch.hours)}"
     said = f"{group.model} has {share:.1%} {name} after {when}, on {_where(group)}"
     subject, about = f"{name} of {group.model} on {_where(group)}", {"origin": f"{when}, {group.precision}"}
     return words.result_of([group], "epochs", subject, share, said, figure=f"{share:.1%}", **about)
@@ -82,9 +81,9 @@ def stage_sections(compared: Compared) -> Iterator[Section]:
 def _stages(group: Group, stages: Sequence[tuple[int, float]]) -> Result:
     """Return the time of a training, and how much of it each image size took."""
     whole, where = group.median, _where(group)
-    parts = ", ".join(f"{duration(3600 * hours)} at {size} px" for size, hours in stages)
-    said = f"{group.model} in {group.precision} takes {duration(whole)} on {where}: {parts}"
-    about = {"origin": f"{group.precision}, {len(stages)} image sizes", "figure": duration(whole)}
+    parts = ", ".join(f"{words.time(3600 * hours, whole)} at {size} px" for size, hours in stages)
+    said = f"{group.model} in {group.precision} takes {words.time(whole)} on {where}: {parts}"
+    about = {"origin": f"{group.precision}, {len(stages)} image sizes", "figure": words.time(whole)}
     return words.result_of([group], "stages", f"{group.model} on {where}", whole / 3600, said, **about)
 
 
@@ -120,8 +119,8 @@ def _against_others(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Res
         baseline = _machines(other) if best["model"] == other["model"] else f"{other['model']} on {_machines(other)}"
         accuracies = [_accuracy(line) for line in (best, other)]
         said = (
-            f"{best['model']} takes {duration(best['seconds'])} on {words.name(_machines(best))} against"
-            f" {duration(other['seconds'])} of {words.author(other['source'])} on {words.name(baseline)}:"
+            f"{best['model']} takes {words.time(best['seconds'])} on {words.name(_machines(best))} against"
+            f" {words.time(other['seconds'])} of {words.author(other['source'])} on {words.name(baseline)}:"
             f" {words.times(gain)} as fast"
         )
         more = {"origin": " against ".join(accuracies) if all(accuracies) else "", "trials": (1, 1)}

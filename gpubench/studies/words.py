@@ -129,12 +129,23 @@ def sides_of(result: Result, unit: str) -> str:
     unit = result.unit or unit
     sides = [geometric_mean([getattr(part, side) for part in result.parts]) for side in ("subject", "baseline")]
     if unit == "s":
-        size, unit = (3600, "h") if max(sides) >= 7200 else (60, "min") if max(sides) >= 180 else (1, "s")
-        sides = [side / size for side in sides]
+        seconds, unit = time_unit(max(sides))
+        sides = [side / seconds for side in sides]
     if unit == "share":
         return "/".join(f"{100 * side:.1f}" for side in sides) + "%"
     texts = "/".join(f"{side:,.0f}" if side >= 10 else f"{side:.1f}" for side in sides)
     return f"{texts} {unit}" if result.unit or unit in {"h", "min", "s"} else texts
+
+
+def time_unit(seconds: float) -> tuple[int, str]:
+    """Return the unit in which a time is shown: its seconds and its name."""
+    return (3600, "h") if seconds >= 7200 else (60, "min") if seconds >= 180 else (1, "s")
+
+
+def time(seconds: float, whole: float | None = None) -> str:
+    """Return a time with three digits, such as `2.37 h`: in the unit of the whole of which it is a part, if given."""
+    unit, unit_name = time_unit(whole or seconds)
+    return f"{seconds / unit:.3g} {unit_name}"
 
 
 def author(source: str) -> str:
