@@ -49,13 +49,12 @@ def sections(compared: Compared) -> Iterator[Section]:
             continue
         metric, cases = compared.metric, cases_table(workload.cases, compared.metric)
         results = list(_results(workload, comparisons, metric))
-        name, lines = "ratios" if metric.by_loss else "speedups", [_speedup(c, metric) for c in comparisons]
-        speedups = [Table.of(name, lines)] if comparisons else []
+        ratios = Table.of("ratios" if metric.by_loss else "speedups", [_speedup(c, metric) for c in comparisons])
         yield words.section_of(
             workload.cases,
             "pairs",
             results=results,
-            tables=(cases, *speedups, evidence_table(workload.groups, metric)),
+            tables=(cases, *[ratios] * bool(comparisons), evidence_table(workload.groups, metric)),
             charts=tuple(_chart_of_cases(workload, metric)),
             notes=(IS_MIXED,) if _is_mixed(workload) and results else (),
             left_out=(*workload.left_out, *without_compared(workload, compared)),
@@ -173,7 +172,7 @@ def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: boo
         figure=words.range_text(ends) if ends else "",
         parts=tuple(_part(*pair, metric) for pair in zip(comparisons, ratios, strict=True)),
     )
-    if metric is SECONDS and all("placing" in group.studies.split() and group.mode == "sampled" for group in groups):
+    if metric is SECONDS and all(map(_is_of_rates, groups)):
         rates = [replace(x, subject=_per_sample(x.subject), other=_per_sample(x.other)) for x in comparisons]
         parts = tuple(_part(*pair, RATE) for pair in zip(rates, ratios, strict=True))
         result = replace(result, parts=parts, unit=RATE.unit)
@@ -222,8 +221,13 @@ def _verdict(verdicts: Sequence[str]) -> tuple[str, tuple[int, str] | None]:
     return "undecided", (counts[one], one) if one in DECIDED else None
 
 
+def _is_of_rates(group: Group) -> bool:
+    """Return whether its seconds are of a whole run that nobody does: a sample of a suite for rates."""
+    return "placing" in group.studies.split() and group.mode == "sampled" and group.samples_per_second > 0
+
+
 def _per_sample(group: Group) -> Group:
-    """Return the group with seconds per sample as its values: nobody does the whole run of a suite for rates."""
+    """Return the group with seconds per sample as its values."""
     samples = group.samples_per_second * group.median
     return replace(group, values=tuple(seconds / samples for seconds in group.values))
 
