@@ -54,7 +54,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "gpubench/studies/pairs.py": ("test_results", "test_questions", "test_terminal"),
     "gpubench/studies/answer.py": ("test_results", "test_questions"),
     "gpubench/show/terminal.py": ("test_terminal", "test_results"),
-    "gpubench/show/text.py": ("test_questions", "test_results"),
+    "gpubench/show/formats.py": ("test_questions", "test_results"),
     "gpubench/training/clock/clock.py": ("test_clock", "test_peers"),
     "gpubench/training/clock/projection.py": ("test_projection", "test_clock"),
     "gpubench/runner/cases.py": ("test_plan",),

@@ -13,7 +13,7 @@ from gpubench.data import schedules
 from gpubench.errors import UserError
 from gpubench.rows import write as records
 from gpubench.rows.row import NUMBERS
-from gpubench.rows.table import number, parsed
+from gpubench.rows.table import number, table_of
 from gpubench.runner.batches import CaseBatches
 from gpubench.show.exports import export
 
@@ -73,7 +73,7 @@ def test_deep_and_endless_json_in_a_field_is_none(tmp_path, text):
 @pytest.mark.parametrize("line", [[1, None, 0.5, 0.9], [1, 0.5, "x", 0.9], ["1", 0.5, 0.5, 0.9], [1, [], 0.5, 1e308]])
 def test_a_table_with_odd_figures_is_no_table_of_epochs(tmp_path, line):
     table = json.dumps([["epoch", "hours", "top1", "top5", "size"], [*line, 128]])
-    assert parsed(table)[1]
+    assert table_of(table)
     records.append(tmp_path / "a.csv", rows(DAYS, table=table, accuracy=0.5, epochs=3))
     whole_answer(tmp_path / "a.csv")
     export([tmp_path / "a.csv"], "dawnbench", tmp_path / "dawn")

@@ -45,8 +45,12 @@ def test_a_full_run_and_a_sample_that_contradict_each_other_both_say_so(tmp_path
     answer = answered(tmp_path, *full, rows([100.0], **sample), rows([70.0], **MIXED, **sample))
     sampled, whole = (" ".join(result.caveats) for result in answer.results)  # the newest session first
     assert lacking(whole, "1.43") == lacking(sampled, "1.11") == []
+    assert [result.contradicted for result in answer.results] == [False, True]
     agreeing = answered(tmp_path, *full, rows([100.0], **sample), rows([88.0], **MIXED, **sample))
     assert [result.caveats for result in agreeing.results] == [(), ()]
+    faster = rows([100.0]), rows([70.0], **MIXED)
+    slower = answered(tmp_path, *faster, rows([100.0], **sample), rows([90.0], **MIXED, **sample))
+    assert all(result.caveats for result in slower.results)
 
 
 def test_caveats_name_unlike_rows_count_a_baseline_once_and_come_last(tmp_path):

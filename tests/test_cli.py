@@ -110,10 +110,10 @@ def test_slurm_gets_the_wishes_and_the_other_options(monkeypatch):
 
 def test_the_formats_and_metrics_in_help_are_those_there_are():
     from gpubench.analysis.metrics import METRICS
-    from gpubench.show import text
+    from gpubench.show import formats
 
     assert set(options.METRICS) == set(METRICS)
-    assert set(options.FORMATS) == {"terminal", *text.FORMATS}
+    assert set(options.FORMATS) == {"terminal", *formats.FORMATS}
 
 
 @pytest.mark.parametrize("line", [[], *[[name] for name in get_command(app).commands]])

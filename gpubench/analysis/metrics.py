@@ -16,7 +16,6 @@ import pandas as pd
 
 from gpubench.analysis.groups import CPU, short
 from gpubench.analysis.matching import values_named
-from gpubench.analysis.scaling import goals_of
 from gpubench.analysis.stats import Ratio
 from gpubench.errors import UserError
 from gpubench.rows.alike import GROUP
@@ -76,11 +75,12 @@ class Metric:
 
 CHEAPER = ("cheaper", "dearer")
 SECONDS = Metric("seconds", "seconds", "s", "seconds")
+RATE = Metric("rate", "samples/s", "samples/s", "samples_per_second", inverse=True)
 METRICS = {
     metric.name: metric
     for metric in (
         SECONDS,
-        Metric("rate", "samples/s", "samples/s", "samples_per_second", inverse=True),
+        RATE,
         Metric(
             "energy",
             "samples/joule",
@@ -155,6 +155,11 @@ def valued(frame: pd.DataFrame, metric: Metric, prices: Prices | None) -> pd.Dat
         "time-to-goal": lambda: seconds.where(success_of(frame).notna()),
     }
     return frame.assign(value=values[metric.name]())
+
+
+def goals_of(frame: pd.DataFrame) -> "pd.Series[float]":
+    """Return the goal among each row's parameters; NaN where there is none."""
+    return pd.to_numeric(frame["params"].str.extract(r"(?:^| )goal=(\S+)", expand=False), errors="coerce")
 
 
 def success_of(frame: pd.DataFrame) -> "pd.Series[float]":

@@ -87,7 +87,7 @@ def cards(
     else:
         ranked = ranking.rank(chosen[-1] if chosen else reference, classes, dollars)
         ranked = ranked.of(chosen) if chosen else ranked
-        lines = ranked.lines if chosen or every or table != "terminal" else ranked.well_known()
+        lines = ranked.lines if chosen or every or table != "terminal" else ranked.well_known(ranking.MOST_LISTED)
         answer = ranking.answer(ranked, lines, are_chosen=bool(chosen))
     tables = answer.sections[0].tables
     if len(chosen) == 2:  # the ratios are in the headline and the notes
@@ -139,8 +139,8 @@ def _prices(path: Path, cards: Sequence[str]) -> dict[str, float]:
 
 def _print(answer: "Answer", format_name: str, tables: Sequence["Table"], *, notes_first: bool = False) -> None:
     """Print the answer in a format; for `terminal` these tables instead of the answer's."""
+    from gpubench.show.formats import rendered
     from gpubench.show.terminal import table_lines
-    from gpubench.show.text import rendered
 
     if format_name != "terminal":
         say(*rendered(answer, format_name).removesuffix("\n").split("\n"))

@@ -68,8 +68,8 @@ def compare(
     from gpubench.analysis.compare import Question, compare_rows, load_rows
     from gpubench.analysis.gate import gate
     from gpubench.analysis.metrics import metric_named
+    from gpubench.show.formats import rendered
     from gpubench.show.terminal import everything, screen
-    from gpubench.show.text import rendered
     from gpubench.studies import answer as answers
 
     check_choice("--theme", theme, THEMES)

@@ -84,14 +84,14 @@ def readiness(card: "Card", cuda: str) -> str:
 
 def published_speed(card: str) -> str:
     """Return the speed of a card relative to two of COMPARED_WITH, by published figures or its data sheet."""
-    from gpubench.studies.cards.figures import data_sheets, published
-    from gpubench.studies.cards.ratio import measured_cards, published_speeds
+    from gpubench.studies.cards.figures import data_sheets
+    from gpubench.studies.cards.ratio import published_speeds
 
     if card not in data_sheets():
         return f"{card}: not in our data of published speeds."
     speeds = published_speeds("half")
     ratios = [f"{speeds.ratio(card, other).value:.2f}x an {other}" for other in COMPARED_WITH if other != card]
-    source = "published figures" if card in measured_cards(published().groups)["half"] else "its data sheet"
+    source = "published figures" if card in speeds.cards else "its data sheet"
     return f"By {source}: {', '.join(ratios[:2])} (mixed precision)."
 
 

@@ -30,7 +30,7 @@ def peak(
 
     peaks = list(measured(device, precision, threads))
     devices = {peak_device.device: peak_device for peak_device, _, _ in peaks}.values()
-    table = Table.of("peaks", [line_of(*peak) for peak in peaks])
+    table = Table.of("peaks", [dict(line_of(*peak)) for peak in peaks])
     say(*table_lines(table, line_width()), "", *map(source, devices))
     return 4 if any(isinstance(result, str) for _, _, result in peaks) else 0
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpubench.show.terminal import table_lines
 from gpubench.show.wrap import line_width, wrapped
-from gpubench.studies.cards.figures import published, short_name
+from gpubench.studies.cards.figures import short_name
 from gpubench.studies.cards.placing import (
     KIND,
     MODEL,
@@ -19,7 +19,7 @@ from gpubench.studies.cards.placing import (
     expected_sentence,
 )
 from gpubench.studies.cards.ranking import WELL_KNOWN
-from gpubench.studies.cards.ratio import measured_cards
+from gpubench.studies.cards.ratio import published_speeds
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Table
 from gpubench.studies.words import gain, marked, times
 
@@ -73,7 +73,7 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
 
 def neighbours(card: str, rate: float) -> dict[str, float]:
     """Return the rates of published cards above and below in images/s, with this one: the fastest first."""
-    known = measured_cards(published().groups)[KIND] & set(WELL_KNOWN) - {card}
+    known = published_speeds(KIND).cards & set(WELL_KNOWN) - {card}
     expected = {name: value for name in known if (value := expected_of(name))}
     rates = sorted(((value.value, name) for name, value in expected.items()), reverse=True)
     above = [pair for pair in rates if pair[0] > rate][-NEIGHBOURS:]

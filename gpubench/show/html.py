@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import gpubench
 from gpubench.printed import shown
-from gpubench.show.numbers import filled_columns, interval_text, text_of
+from gpubench.show.numbers import cell_text, filled_columns, interval_text
 from gpubench.studies.section import DECIDED, Column, Table, Value
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def grid_of(table: Table) -> Grid:
 
 def cell_of(value: Value, column: Column, href: str = "", **more: Any) -> HtmlCell:
     """Return the cell of a value, with a link if there is an `href`; `more` are further fields of it."""
-    text = text_of(value, column)
+    text = cell_text(value, column)
     kind = str(value) if value in DECIDED else "note" if column.note else "long" if len(text) > LONG else ""
     fields = {
         "beside": interval_text(value, column),

@@ -79,6 +79,8 @@ def page_of(answer: Answer, home: str = "", preview: str = "") -> str:
             drawn_above += charts
     rows, whole = _linked_rows(table)
     title, _, basis = answer.headline.partition(" (")
+    results = answer.comparisons
+    results = results[1:] if results and answer.headline.startswith(results[0].said) else results  # it has the first
     suites = {section.suite: number for number, section in reversed([*enumerate(answer.sections, start=1)])}
     return rendered(
         "page.html",
@@ -90,12 +92,7 @@ def page_of(answer: Answer, home: str = "", preview: str = "") -> str:
         measured_on=measured_on(table, title),
         answer=answer,
         read=" ".join(read_of(answer)),
-        sentences=[
-            result.sentence
-            for result in answer.comparisons
-            if result.sentence
-            not in {answer.headline, f"{result.said} ({basis}" if title.startswith(result.said) else ""}
-        ],
+        sentences=[result.sentence for result in results],
         first=FIRST,
         suites=sorted(suites.items(), key=lambda suite: suite[1]),
         sections=sections,
@@ -115,18 +112,13 @@ def measured_on(table: bytes, title: str = "") -> list[str]:
     rows = list(csv.DictReader(io.StringIO(table.decode())))
     cards = Counter(short(row["card"]) for row in rows if row.get("card"))
     names = sorted((card for card, _ in cards.most_common()), key=lambda card: card not in title)
-    facts = [_counted(names, "cards")] if cards else []
+    facts = [listed(names, MOST_NAMED, "more cards")] if cards else []
     for column in ("driver", "torch"):
         known = [row[column] for row in rows if row.get(column)]
         part = f" ({len(known)} of {len(rows)} rows)" if len(known) < len(rows) else ""
-        facts += [f"{column} {_counted(list(dict.fromkeys(known)), 'versions')}{part}"] if known else []
+        versions = listed(dict.fromkeys(known), MOST_NAMED, "more versions") if known else ""
+        facts += [f"{column} {versions}{part}"] if known else []
     return [f"{fact}." for fact in [*facts, days_of(rows)] if fact]
-
-
-def _counted(names: Sequence[str], what: str) -> str:
-    """Return the first names, and how many others there are."""
-    more = len(names) - MOST_NAMED
-    return listed(names) if more <= 1 else f"{', '.join(names[:MOST_NAMED])} and {more} more {what}"
 
 
 def _linked_rows(table: bytes) -> tuple[bytes, bool]:

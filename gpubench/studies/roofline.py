@@ -12,7 +12,7 @@ from gpubench.analysis.groups import Group
 from gpubench.analysis.stats import MINIMUM_EFFECT
 from gpubench.studies import words
 from gpubench.studies.bound import OVER, Bound, bound_of, why_not_faster
-from gpubench.studies.section import Column, Result, Section, Table, Value, table_of_lines
+from gpubench.studies.section import Column, Result, Section, Table, Value
 from gpubench.suite.precisions import FULL, LINEAR_ONLY
 
 
@@ -25,7 +25,7 @@ def sections(compared: Compared) -> Iterator[Section]:
         notes = (*_not_faster(workload), *_unknown(unknown))
         if not (known or notes):
             continue
-        tables = (_table(known),) if known else ()
+        tables = (Table.of("bounds", [_line(group, bound) for group, bound in known]),) if known else ()
         results = _results(known)
         yield words.section_of(workload.groups, "roofline", "; bottlenecks", results, tables=tables, notes=notes)
 
@@ -36,23 +36,19 @@ def bound_of_group(group: Group) -> Bound:
     return bound_of(group.row, throttled=throttled > 0 and 2 * throttled >= group.trials)
 
 
-def _table(known: Sequence[tuple[Group, Bound]]) -> Table:
-    """Return a line per case: its bottleneck, its share of the peak, and the seconds of its training at the peak."""
-    lines: list[dict[Column, Value]] = [
-        {
-            Column("model"): group.model,
-            Column("card"): group.label,
-            Column("precision"): group.precision,
-            Column("bound by"): bound.bottleneck,
-            Column("of a step", "share", places=0): bound.share,
-            Column("MFU", "share", "higher"): bound.mfu,
-            Column("peak"): bound.peak,
-            Column("limit, s", "s"): bound.limit_seconds,
-            Column("evidence", note=True): "; ".join([bound.evidence, *words.marks_of([group])]),
-        }
-        for group, bound in known
-    ]
-    return table_of_lines("bounds", lines)
+def _line(group: Group, bound: Bound) -> dict[Column, Value]:
+    """Return the line of a case: its bottleneck, its share of the peak, and the seconds of its training at the peak."""
+    return {
+        Column("model"): group.model,
+        Column("card"): group.label,
+        Column("precision"): group.precision,
+        Column("bound by"): bound.bottleneck,
+        Column("of a step", "share", places=0): bound.share,
+        Column("MFU", "share", "higher"): bound.mfu,
+        Column("peak"): bound.peak,
+        Column("limit, s", "s"): bound.limit_seconds,
+        Column("evidence", note=True): "; ".join([bound.evidence, *words.marks_of([group])]),
+    }
 
 
 def _results(known: Sequence[tuple[Group, Bound]]) -> Iterator[Result]:

@@ -51,14 +51,9 @@ def problems(row: SubmittedRow) -> Iterator[Problem]:
             "torch", "rows of a suite without torch are not accepted: they have no proof of their precision"
         )
         return
-    yield from _check_required(row)
-    yield from _check_suite(row)
-    yield from _check_goal(row)
-    yield from _check_times(row)
-    yield from _check_date(row)
-    yield from _check_card(row)
-    yield from _check_work(row)
-    yield from _check_precision(row)
+    checks = _check_required, _check_suite, _check_goal, _check_times, _check_date, _check_card, _check_work
+    for check in (*checks, _check_precision):
+        yield from check(row)
 
 
 def _check_required(row: SubmittedRow) -> Iterator[Problem]:
