@@ -81,7 +81,7 @@ def test_a_library_takes_lists_and_prices_and_refuses_tables(tmp_path):
     (found,) = gpubench.compare(loaded, metric="cost", prices={"1080 Ti": 0.1, "2080 Ti": {"hourly": 0.2}}).results
     assert found.value == pytest.approx(2.0)
     for wrong, words in (
-        (lambda: gpubench.compare(loaded.frame), "not a table"),
+        (lambda: gpubench.compare(loaded.frame), "not a DataFrame"),
         (lambda: gpubench.load(5), "not a int"),
         (lambda: gpubench.compare(loaded, metric="cost", prices={"1080": "dear"}), "needs hourly"),
         (lambda: gpubench.compare(loaded, by=[1]), "no such column"),

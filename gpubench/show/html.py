@@ -118,8 +118,8 @@ def rendered(template: str, styles: Sequence[str] = (), **values: object) -> str
     """Return a page: the template in the frame, with the script, the common style and `styles`."""
     from markupsafe import Markup
 
-    css = "\n".join([_asset("report.css"), *styles])
-    script = _asset("report.js")
+    css = "\n".join([_short("report.css"), *styles])
+    script = _short("report.js")
     # Browsers apply connect-src also to checkers that read the robots.txt of a served page.
     policy = f"default-src 'none'; connect-src 'self'; script-src {_hash(script)}; style-src {_hash(css)}"
     return (
@@ -158,6 +158,12 @@ def _environment() -> "Environment":
 def _asset(name: str) -> str:
     """Return the text of a file in ASSETS."""
     return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def _short(name: str) -> str:
+    """Return the text of a script or style without indentation and lines of comment."""
+    lines = map(str.strip, _asset(name).splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
 def _hash(text: str) -> str:

@@ -49,6 +49,8 @@ MOST_PACKED = 50_000
 """Rows that are larger, in bytes when compressed, are in the page without their laps."""
 SVG = "{http://www.w3.org/2000/svg}"
 DECIMAL = re.compile(r"-?\d+\.\d+")
+BETWEEN_COMMANDS = re.compile(r"\s*([A-Za-z])\s*")
+"""A command of a path with the blanks around it, which SVG does not need."""
 HREF = "{http://www.w3.org/1999/xlink}href"
 
 
@@ -173,7 +175,8 @@ def _trim(element: ET.Element, prefix: str, looks: dict[str, str]) -> None:
     element.tag = element.tag.removeprefix(SVG)
     for name in ("d", "x", "y"):
         if value := element.get(name):
-            element.set(name, DECIMAL.sub(lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), value.strip()))
+            short = DECIMAL.sub(lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), value.strip())
+            element.set(name, BETWEEN_COMMANDS.sub(r"\1", short))
     element.attrib.pop("clip-path", None)  # nothing is drawn outside
     if element.get("transform", "").startswith("rotate(-0 "):
         del element.attrib["transform"]
