@@ -2,14 +2,17 @@
 
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from facts import lacking
 from inside import answering
+from test_forecast import CASE
 
 from gpubench.interval import drifts, median_interval
+from gpubench.runner.early import decided_early
 from gpubench.runner.options import Options
 from gpubench.runner.rounds import half_width, why_stop, widths_of
 from gpubench.runner.run import run
@@ -164,6 +167,24 @@ def test_ratios_are_looked_at_after_a_round_whose_last_case_cannot_run(rounds_of
 
     asked, _ = rounds_of(result_of, precision="fp32,bf16", batch="fastest")
     assert asked == {("gains", precision): [0, 1, 2] for precision in ("fp32", "bf16")}
+
+
+@pytest.mark.parametrize(
+    ("times", "stop"),
+    [
+        ({"fp32": 3, "bf16": 2, "fp16": 1}, True),
+        ({"fp32": 3, "bf16": 2, "fp16": 1.99}, False),  # fp32 alone would no longer take turns with the others
+        ({"fp32": 3, "bf16": 2, "fp16": None}, True),  # one that fails in every round decides nothing
+        ({"fp32": 3, "bf16": None, "fp16": None}, False),
+    ],
+)
+def test_all_precisions_of_a_model_stop_together(times, stop):
+    cases = [replace(CASE, precision=precision) for precision in times]
+    seconds = {case.label: [times[case.precision]] * 3 for case in cases if times[case.precision]}
+    labels = {case.label for case in cases}
+    assert decided_early(cases, seconds) == (labels if stop else set())
+    assert not decided_early([*cases, replace(CASE, device="cuda:1")], seconds)
+    assert not decided_early([replace(case, studies=("ladder",)) for case in cases], seconds)
 
 
 @pytest.mark.parametrize(

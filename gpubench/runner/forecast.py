@@ -8,6 +8,7 @@ from statistics import fmean
 
 from gpubench.data import datasets
 from gpubench.printed import duration
+from gpubench.runner.early import models_that_may_stop
 from gpubench.runner.options import Options
 from gpubench.suite.trial import Case, Trial
 from gpubench.welch import LOOKS
@@ -47,19 +48,22 @@ class Forecast:
 
         No step is timed yet, so the time is a typical one. A full run has none: its epochs differ too much.
         """
-        options, running = self._options, [trial.case for trial in left if not trial.case.refusal]
+        options, numbered = self._options, [(trial.case, trial.index) for trial in left if not trial.case.refusal]
+        running = [case for case, _ in numbered]
         limit = options.limit_seconds(options.mode)
         stop = f" Trials stop at {duration(round(limit))} (--time-limit)." if limit else ""
         what = "whole run" if options.mode == "full" else "trial"
         count = f"{len(running)} {what}{'s' * (len(running) != 1)}"
-        count += " or more" * bool(options.until) + " at most" * options.stops_early
+        may_stop = {case.label for alike in models_that_may_stop(running) for case in alike}
+        sure = [case for case, index in numbered if case.label not in may_stop or index < LOOKS[0]]
+        stops_early = options.stops_early and len(sure) < len(running)
+        count += " or more" * bool(options.until) + " at most" * stops_early
         count += f" and {searches} batch search{'es' * (searches > 1)}" if searches else ""
         data = f"data: {data_of(running)}" if data_of(running) else ""
         end, note = "", "The time of a whole run is known after the first one."
         if options.mode != "full":
             most = self._typical_seconds(running, searches)
-            sure = [trial.case for trial in left if not trial.case.refusal and trial.index < LOOKS[0]]
-            least = self._typical_seconds(sure, searches) if options.stops_early and sure else most
+            least = self._typical_seconds(sure, searches) if stops_early and sure else most
             most = max(most, options.budget_seconds or 0.0)
             last = now + timedelta(seconds=most)
             # A step of ResNet-152 on a CPU takes 100 times as long as one of ResNet-18 on small images.

@@ -54,8 +54,11 @@ class Options:
 
     @property
     def stops_early(self) -> bool:
-        """Whether cases whose ratios are decided early need no more rounds: not if the number of rounds was given."""
-        return self.mode == "sampled" and self.repeats is None and self.until is None
+        """Whether models whose ratios are decided early need no more rounds.
+
+        Not if the number of rounds was given, nor in runs that alternate with others, which need as many.
+        """
+        return self.mode == "sampled" and self.repeats is None and self.until is None and not self.session
 
     @property
     def rounds(self) -> int:

@@ -28,6 +28,7 @@ from gpubench.runner.signals import INTERRUPTED, STOPPED, Interrupts
 from gpubench.runner.template import Templates
 from gpubench.suite import files
 from gpubench.suite.trial import GOOD, Measurement, Status, Trial
+from gpubench.welch import FEWEST_TRIALS
 
 print_line: Say = partial(printed.say, err=True)
 SOME_FAILED = 4
@@ -132,7 +133,8 @@ def caveat_of(session: Session) -> list[str]:
         unranked = " CPUs are not ranked." * (options.rank and set(session.devices) == {"cpu"})
         return [f"Quick mode: 3 timed steps per case, so times are rough.{unranked}"]
     if len(session.cases) > 1 and options.rounds < SAMPLED_REPEATS:
-        return [f"{options.rounds} trial(s) per case: no verdict. It takes --repeats {SAMPLED_REPEATS}."]
+        verdicts = "no verdict" if options.rounds < FEWEST_TRIALS else "a verdict only on large ratios"
+        return [f"{options.rounds} trial(s) per case: {verdicts}. --repeats {SAMPLED_REPEATS} decides more."]
     return []
 
 

@@ -19,6 +19,7 @@ from gpubench.rows.params import params_text
 from gpubench.runner.cases import cases_of, choose_precisions, recipes_of
 from gpubench.runner.data import with_data
 from gpubench.runner.devices import check_processes, choose_devices, with_devices
+from gpubench.runner.early import models_that_may_stop
 from gpubench.runner.options import RANKED_MODELS, RANKED_SUITE, Options
 from gpubench.suite.files import LoadedSuite, find
 from gpubench.suite.trial import Case
@@ -111,7 +112,8 @@ def _out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence
 
 def print_plan(cases: Sequence[Case], options: Options, path: Path, outlook: Sequence[str]) -> None:
     """Print the cases as a table, their parameters, and the first lines of a run."""
-    number = f"{'up to ' * options.stops_early}{options.rounds} round{'s' * (options.rounds > 1)}"
+    up_to = "up to " * (options.stops_early and bool(models_that_may_stop(cases)))
+    number = f"{up_to}{options.rounds} round{'s' * (options.rounds > 1)}"
     number += f" or more, until {100 * options.until:.3g}%" if options.until else ""
     table = Table(title=f"{len(cases)} case{'s' * (len(cases) > 1)} x {number}, {options.mode}")
     for heading in ("suite", "model", "precision", "batch", "device", "data", "note"):

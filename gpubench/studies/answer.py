@@ -34,7 +34,9 @@ CLOSE = 0.1
 HOLM = "p < 0.05 after Holm's correction over all ratios here"
 RULE = (
     f"Faster or slower needs {HOLM}, and an interval of the ratio (95%; 99% between specimens or sessions and where the"
-    " sides scatter unlike) beyond 2%. Same needs a 90% interval within 2%."
+    " sides scatter unlike) beyond 2%. With 3 to 5 trials per side it needs p < 0.002, and inside a session a 99.8%"
+    " interval with an assumed scatter of 6% beside the measured one. Same needs 6 trials per side, or 5 specimens, and"
+    " a 90% interval within 2%."
 )
 """The conditions for a verdict, in words."""
 RULE_FOR_ACCURACY = f"A verdict on accuracy needs {HOLM}, for a loss below half a point or above it."
