@@ -136,8 +136,8 @@ def test_ddp_and_fsdp_train_on_two_processes(cli_process, tmp_path):
     assert set(frame["samples"]) == {64}
 
 
-def trick(name, seconds, **changes):
-    params = " ".join(f"{switch}={str(switch == name).lower()}" for switch in SWITCHES) + " width=64"
+def trick(name, seconds, width=64, **changes):
+    params = " ".join(f"{switch}={str(switch == name).lower()}" for switch in SWITCHES) + f" width={width}"
     usual = {"suite": "tricks", "studies": "ablation", "model": name, "params": params,
              "peak_memory_bytes": 10**9, "accuracy": 0.9, "epochs": 30, "loader_wait": 0.1,
              "valid_seconds": 1.0, "resident_samples_per_second": 700.0, "device": "cpu", "cpu_count": 2,
@@ -210,6 +210,12 @@ def test_a_change_is_compared_with_the_plain_pipeline_of_its_precision_and_recip
     assert changes(answered(tmp_path, found)) == [
         ("loading", "bf16", card, 2.0), ("loading", "fp32", card, 1.25), ("mixed", "bf16", card, 1.25),
     ]  # fmt: skip
+    found = [each for width in (32, 64) for each in trick("plain", [width], width) + trick("loading", [20.0], width)]
+    for by in (None, "width"):  # both widths in one session
+        answer = answered(tmp_path, found, by=by)
+        assert sorted(gain for *_, gain in changes(answer)) == [1.6, 3.2]
+    cards = [line["card"] for line in table(section(answer, "pairs"), "cases")]
+    assert cards == [f"{card}, width={width}" for width in (32, 64)] * 2
     own = {"session": "", "source": "somebody", "mode": "published", "studies": "ablation", "suite": "mine"}
     found = [
         *rows([100.0], model="plain", params="epochs=1", **own), *rows([80.0], model="a", params="epochs=1", **own),

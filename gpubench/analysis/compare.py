@@ -187,7 +187,7 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
     switches = switches_of([*groups, *holes])
     for group in groups:
         grouped[workload_key(group, shared, switches)].append(group)
-    workloads = [_workload(members, axes, baseline, question, metric) for members in grouped.values()]
+    workloads = [_workload(members, axes, baseline, question, metric, switches) for members in grouped.values()]
     _place_holes(holes, workloads, [column for column in shared if column != "basis"], switches)
     missed = int((~ok & (frame["status"] == "goal_missed")).sum())
     failed = int((~ok & (frame["status"] != "unsupported")).sum()) - missed
@@ -267,6 +267,7 @@ def _workload(
     baseline: tuple[str, str] | None,
     question: Question,
     metric: Metric,
+    switches: Collection[str],
 ) -> Workload:
     """Return a workload of these groups with their comparisons, not yet judged."""
     comparisons: list[Comparison] = []
@@ -282,7 +283,7 @@ def _workload(
             best_is_base=metric.by_loss,
         )
         comparisons += [comparison(axis, subject, other) for subject, other in pairs]
-    comparisons += [plain_comparison(subject, plain) for subject, plain in plain_pairs(members)]
+    comparisons += [plain_comparison(subject, plain) for subject, plain in plain_pairs(members, switches)]
     return Workload(members, comparisons, left_out=tuple(dict.fromkeys(left_out)))
 
 

@@ -207,14 +207,23 @@ def is_ablation(group: Group) -> bool:
 
 
 def switches_of(groups: Sequence[Group]) -> frozenset[str]:
-    """Return the parameters that the changes of ablations set: those that differ between models of one session."""
-    values: dict[tuple[str, ...], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    """Return the parameters that the changes of ablations set.
+
+    In one session they differ between models, and no model has two values. A parameter of which one has two was set by
+    the user for some runs of the session.
+    """
+    values: dict[tuple[str, ...], dict[str, set[tuple[str, str]]]] = defaultdict(lambda: defaultdict(set))
     for group in groups:
         for part in group.parts or (group,):
             if is_ablation(part) and part.session:
                 for name, value in params_of(part.params).items():
-                    values[part.suite, part.session, part.card][name].add(value)
-    return frozenset(name for by_name in values.values() for name, texts in by_name.items() if len(texts) > 1)
+                    values[part.suite, part.session, part.card][name].add((part.model, value))
+    return frozenset(
+        name
+        for by_name in values.values()
+        for name, pairs in by_name.items()
+        if len({value for _, value in pairs}) > 1 and len({model for model, _ in pairs}) == len(pairs)
+    )
 
 
 def workload_key(group: Group, shared: Sequence[str], switches: Collection[str]) -> tuple[str, ...]:
@@ -225,13 +234,20 @@ def workload_key(group: Group, shared: Sequence[str], switches: Collection[str])
     return (*texts_of(group, rest), params_without(group.params, switches))
 
 
-def plain_pairs(groups: Sequence[Group]) -> list[tuple[Group, Group]]:
-    """Return (change, plain) for each change of an ablation that ran in one session with `plain`."""
-    ablations = [group for group in groups if is_ablation(group) and not group.parts]
+def plain_pairs(groups: Sequence[Group], switches: Collection[str]) -> list[tuple[Group, Group]]:
+    """Return (change, plain) for each change of an ablation that ran in one session with `plain`.
+
+    They agree in all parameters but `switches`.
+    """
+    ablations: dict[tuple[str, ...], list[Group]] = defaultdict(list)
+    for group in groups:
+        if is_ablation(group) and not group.parts:
+            ablations[(*texts_of(group, TOGETHER), params_without(group.params, switches))].append(group)
     pairs = []
-    for group in ablations:
-        beside = [c for c in ablations if c.model == PLAIN and texts_of(c, TOGETHER) == texts_of(group, TOGETHER)]
-        # Prefer the plain model of the same precision; there is none where the change is the precision.
-        alike = [c for c in beside if c.precision == group.precision]
-        pairs += [(group, plain) for plain in alike or beside[:1] if group.model != PLAIN]
+    for members in ablations.values():
+        beside = [group for group in members if group.model == PLAIN]
+        for group in members:
+            # Prefer the plain model of the same precision; there is none where the change is the precision.
+            alike = [plain for plain in beside if plain.precision == group.precision]
+            pairs += [(group, plain) for plain in alike or beside[:1] if group.model != PLAIN]
     return pairs

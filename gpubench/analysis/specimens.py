@@ -30,7 +30,7 @@ def combined(groups: Sequence[Group], axis: str) -> list[Group]:
             pools[texts_of(group, same)].append(group)
         else:
             pooled.append(group)
-    labels: dict[str, int] = defaultdict(int)
+    labels: dict[tuple[str, ...], int] = defaultdict(int)
     for pool in pools.values():
         if len({group.row[unit] for group in pool}) < MEASURED_FROM:
             pooled += pool
@@ -38,9 +38,10 @@ def combined(groups: Sequence[Group], axis: str) -> list[Group]:
         first = pool[0]
         label = card_label(first.card, first.row["power_cap"], text_of(first.row["memory_limit_bytes"]))
         label += f" #{first.device_hash[:4]}" if unit == "session" and first.device_hash else ""
-        labels[label] += 1
+        alike = (label, *texts_of(first, WORKLOAD))
+        labels[alike] += 1
         # The same card with another stack. The notes of its comparisons name the difference.
-        label += f" ({labels[label]})" if labels[label] > 1 else ""
+        label += f" ({labels[alike]})" if labels[alike] > 1 else ""
         cases: dict[tuple[str, ...], list[Group]] = defaultdict(list)
         for group in pool:
             cases[texts_of(group, KEY)].append(group)

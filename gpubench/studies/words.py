@@ -159,10 +159,23 @@ def without_commit(source: str) -> str:
 
 
 def labels_of(groups: Sequence[Group]) -> list[str]:
-    """Return the labels of the cards, without the author if all have the same."""
+    """Return the labels of the cards, without the author if all have the same.
+
+    If cases of one model differ in parameters (`--by compile`), the label has those: `RTX 2080 Ti, compile=true`.
+    """
     sources = {group.source for group in groups}
     source = sources.pop() if len(sources) == 1 else ""
-    return [without_author(group.label, source) for group in groups]
+    values: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for group in groups:
+        for name, value in params_of(group.params).items():
+            values[group.model, name].add(value)
+    compared = {name for (_, name), texts in values.items() if len(texts) > 1}
+
+    def label(group: Group) -> str:
+        settings = [f"{name}={value}" for name, value in params_of(group.params).items() if name in compared]
+        return ", ".join([without_author(group.label, source), *settings])
+
+    return list(map(label, groups))
 
 
 def without_author(label: str, source: str) -> str:
