@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from gpubench.analysis.compare import Compared
-from gpubench.analysis.groups import Group, groups_of
-from gpubench.rows.alike import SPECIMEN, WORKLOAD
+from gpubench.analysis.groups import Group, groups_of, numbered
+from gpubench.rows.alike import GROUP, SPECIMEN, WORKLOAD
 from gpubench.rows.params import params_of, params_text
 from gpubench.studies import words
 from gpubench.studies.bound import bound_of
@@ -65,6 +65,7 @@ def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> li
     """Return the ladders of the rows; `labels` names their cards."""
     rows = frame[frame["rung"].notna() & frame["status"].isin(TRAINED) & (frame["value"] > 0)]
     ladders = []
+    rows = rows.assign(group=numbered(rows, GROUP))
     for _, trials in rows.groupby([*WORKLOAD, *SPECIMEN, "precision", "batch_policy"], sort=False, dropna=False):
         groups = groups_of(trials, trials["value"] > 0, labels)
         by_model: dict[str, list[Group]] = defaultdict(list)
@@ -81,7 +82,8 @@ def _rung(groups: Sequence[Group], trials: pd.DataFrame) -> Group:
     """
     rung = max(groups, key=lambda group: group.trials)
     left_out = sum(group.trials for group in groups) - rung.trials
-    reached = trials.loc[trials["identity"] == rung.row["identity"], ["accuracy", "success_rate"]]
+    number = trials.loc[trials["identity"] == rung.row["identity"], "group"].iloc[0]
+    reached = trials.loc[trials["group"] == number, ["accuracy", "success_rate"]]
     in_shares = not reached["success_rate"].dropna().isin([0.0, 1.0]).all()
     return replace(rung, row={**rung.row, **reached.mean(), "in_shares": in_shares, "left_out": left_out})
 
