@@ -41,6 +41,8 @@ def code_of(tmp_path, *groups, limit=0.05):
         ([BASE, bf16(times(1.0, spread=80))], 3, "undecided"),
         ([BASE, bf16(times(2.0)[:1])], 3, "undecided"),
         ([BASE, bf16(times(1.0)[:3])], 3, "undecided"),
+        ([rows(EVEN[:3]), bf16(times(1.3)[:3])], 1, "bf16, 30.0% slower"),
+        ([rows(EVEN[:3]), bf16(times(0.7)[:3])], 0, "all 1 intervals end below"),
         ([BASE, bf16(times(1.0), torch="2.1.0")], 3, "undecided"),
         ([BASE], 3, "nothing is compared with fp32"),
         ([BASE, bf16(times(1.0)), rows(EVEN, model="resnet34")], 3, "resnet34 fp32: only fp32 has it"),

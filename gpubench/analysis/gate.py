@@ -48,10 +48,10 @@ def gate(
         f"{_named(c, compared.metric)}: undecided whether it is {word}{f' ({c.verdict})' * c.is_unlike}"
         for c in undecided
     ]
-    # A side needs trials until the least p that their ranks can have survives Holm.
+    # A side needs trials until the least p that their ranks can have survives Holm. Fewer are judged without ranks.
     least = next(n for n in count(2) if len(judged) / comb(2 * n, n) < 1 - CONFIDENCE)
     ranked = [c for c in undecided if c in judged and ran_together(axis, c.subject, c.other)]
-    if any(min(c.subject.trials, c.other.trials) < least for c in ranked):
+    if any(stats.DECIDING_TRIALS <= min(c.subject.trials, c.other.trials) < least for c in ranked):
         lines.append(f"in a table of {len(judged)} it takes {least} trials a side to be sure that one is slower")
     if any(not c.is_unlike and not ran_together(axis, c.subject, c.other) for c in undecided):
         lines.append(

@@ -138,11 +138,12 @@ def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: boo
     groups, ends = groups_in(comparisons), wide_range([ratio.value for ratio in ratios])
     name = "Mixed precision" if kind == "precision" and subject == "mixed" else words.name(subject)
     verb = "train" if kind == "card" and metric.words[0] == "faster" else "be"
+    figure = metric.title.replace("samples", words.sample_of(c.subject.suite))
     said = words.better(name, words.name(baseline), ends or value, verdict, metric, verb=verb)
     said += f" in {precision}" if precision else ""
     said += f" on {words.name(place)}" if place else ""
     said += ", depending on the model" if ends else ""
-    said += "" if metric.name in {"seconds", "rate", "accuracy"} else f" in {metric.title}"
+    said += "" if metric.name in {"seconds", "rate", "accuracy"} else f" in {figure}"
     origin = [precision.removesuffix(" precision"), c.subject.suite if kind != "card" else ""]
     result = words.result_of(
         groups,

@@ -72,6 +72,12 @@ def data_name(data: str) -> str:
     return listed(DATA_NAMES.get(part, part) for part in data.split("+"))
 
 
+def sample_of(suite_name: str) -> str:
+    """Return what a sample of a built-in suite is, such as `tokens`; `samples` for other suites."""
+    loaded = files.built_in(suite_name)
+    return loaded.suite.unit if loaded else "samples"
+
+
 def listed(names: Iterable[str], most: int = 0, what: str = "more") -> str:
     """Return `a`, `a and b` or `a, b and c`; of over `most` + 1 names only the first: `a, b and 7 more`."""
     texts = list(names)
