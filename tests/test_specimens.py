@@ -36,6 +36,9 @@ def test_three_a_side_show_their_own_spread(tmp_path):
     assert "3 specimens each" in c.notes
     assert (c.subject.trials, len(c.subject.values)) == (18, 3)
     assert c.subject.label == "RTX 2080 Ti"
+    records.append(tmp_path / "rows.csv", specimens(3, 50, 0.005, 1, suite="mine"))
+    groups = [group for workload in compare([tmp_path / "rows.csv"]).workloads for group in workload.groups]
+    assert {group.label for group in groups} == {"RTX 2080 Ti", "GTX 1080 Ti"}, "a number is for another stack"
 
 
 def test_precisions_on_the_same_specimens_are_paired(tmp_path):
