@@ -90,7 +90,7 @@ def run(
     no_place: Annotated[
         bool,
         time_option(
-            "--no-place",
+            "--no-rank",
             metavar=FLAG,
             help="With --quick: leave out the trial of reference that ranks the card after suite resnet.",
         ),
