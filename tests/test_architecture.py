@@ -133,21 +133,8 @@ def test_torch_is_imported_by_what_runs_in_a_child_and_by_no_parent():
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda path: path.stem)
-def test_a_suite_loads_without_torch(suite):
-    """Nor do the files beside it that it imports when it is loaded."""
-    own = files.sources(suite)
-    loaded: list[Path] = []
-    waiting = own[:1]
-    while waiting:
-        loaded.append(waiting.pop())
-        used = imports(loaded[-1], top_level=True)
-        assert not {name.partition(".")[0] for name in used} & TORCH, loaded[-1]
-        waiting += [file for file in own if file.stem in used and file not in (*loaded, *waiting)]
-    assert ast.get_docstring(ast.parse(own[0].read_text()))
-
-
-@pytest.mark.parametrize("suite", SUITES, ids=lambda path: path.stem)
-def test_a_suite_stands_alone_and_imports_at_the_top(suite):
+def test_a_suite_stands_alone_imports_at_the_top_and_says_what_it_is(suite):
+    assert ast.get_docstring(ast.parse(files.sources(suite)[0].read_text()))
     for file in files.sources(suite):
         assert "suites." not in " ".join(imports(file)), f"{file} leans on another suite"
         nodes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
@@ -157,7 +144,10 @@ def test_a_suite_stands_alone_and_imports_at_the_top(suite):
 
 
 def test_most_commands_never_import_torch():
-    """One process does them all, so that the one at fault is the first after which torch is there."""
+    """One process does them all, so that the one at fault is the first after which torch is there.
+
+    `list` loads every suite.
+    """
     results = [str(path) for path in sorted((ROOT / "results").glob("*.csv"))]
     lines = [
         ["--help"],

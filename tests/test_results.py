@@ -12,11 +12,10 @@ from gpubench.cli.run import print_results, results_of
 from gpubench.printed import duration
 from gpubench.rows import write as records
 from gpubench.runner.session import RunSummary
-from gpubench.show.terminal import screen
 from gpubench.show.wrap import WIDTH
 from gpubench.studies import words
 from gpubench.studies.answer import answer, headline
-from gpubench.studies.section import Answer, Result, in_order
+from gpubench.studies.section import Result, in_order
 
 RESULTS = Path(__file__).parents[1] / "results"
 SLOW = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
@@ -42,11 +41,6 @@ def result(**changes):
     where = f" {made.where}" if made.where else ""
     said = made.said or f"{made.subject} trains {made.value:.2f} times as fast as {made.baseline}{where}"
     return replace(made, said=said, basis=words.basis(made))
-
-
-def answered(results, files=1, rows=1, failed=0):
-    """An answer of these results alone."""
-    return Answer(headline(results), tuple(results), (), files=files, rows=rows, about=rows, failed=failed)
 
 
 def test_the_article_is_one_sentence_and_a_table_of_its_models(cli):
@@ -147,24 +141,6 @@ def test_a_first_look_does_not_join_what_is_compared(cli, tmp_path):
 
 
 # What a hostile reader found in the first version
-
-
-def lines_of(results):
-    return screen(answered(results))
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"torch": "1.0"}, "no verdict: card + stack"),
-        ({"session": "s2"}, "undecided"),
-        ({}, "95%: "),
-    ],
-)
-def test_a_verdict_that_was_refused_is_said(tmp_path, changes, words):
-    near = [seconds * 0.99 for seconds in SLOW]
-    (one,) = found(tmp_path, rows(near if "session" in changes else FAST), rows(SLOW, **(TI | changes)))
-    assert words in one.sentence
 
 
 def test_the_headline_lends_its_certainty_to_nothing(tmp_path):
