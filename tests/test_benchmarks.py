@@ -125,17 +125,12 @@ def test_a_small_run_finds_nothing():
     assert len(done.stdout.splitlines()) == 8
 
 
-def raises(rng, folder):
-    return 1 / 0
-
-
-def warns(rng, folder):
-    warnings.warn("divide by zero", RuntimeWarning, stacklevel=1)
-
-
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [(raises, "ZeroDivisionError"), (warns, "RuntimeWarning: divide by zero")],
+    [
+        (lambda rng, folder: 1 / 0, "ZeroDivisionError"),
+        (lambda rng, folder: warnings.warn("zero", RuntimeWarning, stacklevel=1), "RuntimeWarning: zero"),
+    ],
 )
 def test_what_goes_wrong_is_found(benchmark_script, tmp_path, monkeypatch, kind, words):
     fuzz = benchmark_script("fuzz")

@@ -228,14 +228,9 @@ def test_an_accelerator_without_a_reader_and_the_host_are_both_spoken_of():
 def test_a_card_is_seen_at_rest_and_a_load_that_fails_is_a_result(monkeypatch):
     skip_sleep(monkeypatch)
     device = Device("xpu:7", "xpu", "A card", None, "", "", "aaaa", {})
-    asked = []
-
-    def run_child(task, **options):
-        asked.append(task)
-        return Outcome("died", 2.0, exit_code=1, tail="no such device")
-
-    check = examine(device, BusyCard(), run_child)
-    assert asked == [{"task": "soak", "devices": ["xpu:7"], "seconds": 5.0}]
+    child = Mock(return_value=Outcome("died", 2.0, exit_code=1, tail="no such device"))
+    check = examine(device, BusyCard(), child)
+    assert [call.args[0] for call in child.mock_calls] == [{"task": "soak", "devices": ["xpu:7"], "seconds": 5.0}]
     assert check.idle.utilisation == 0.0  # our own work a moment ago fades
     assert check.state.power_limit_watts == 300
     (found,) = of_card(check)

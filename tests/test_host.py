@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -110,11 +111,7 @@ def test_a_row_names_no_user_and_no_home(monkeypatch):
     monkeypatch.setattr(getpass, "getuser", lambda: "marie")
     monkeypatch.setattr(Path, "home", lambda: Path("/home/marie"))
     assert without_names("/home/marie/data of marie") == "~/data of USER"
-
-    def nobody():
-        raise KeyError("getpwuid(): uid not found: 12345")
-
-    monkeypatch.setattr(getpass, "getuser", nobody)
+    monkeypatch.setattr(getpass, "getuser", Mock(side_effect=KeyError("getpwuid(): uid not found: 12345")))
     monkeypatch.setattr(Path, "home", lambda: Path("/"))
     assert without_names("OSError: /data/a.bin is not there") == "OSError: /data/a.bin is not there"
 

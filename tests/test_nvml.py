@@ -1,6 +1,7 @@
 """What each generation of cards tells, and that a refusal is never more than an empty field."""
 
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pynvml
 import pytest
@@ -95,28 +96,23 @@ def test_a_driver_older_than_the_binding_is_asked_by_the_older_name():
 
 
 def test_each_device_is_asked_of_the_makers_of_its_kind_in_turn(monkeypatch):
-    makers = [Maker("cuda", "a"), Maker("cuda", "b"), Maker("xpu", "c", library=None), Maker("mps", "d")]
+    makers = [
+        maker("cuda", "a", {"cuda1"}),
+        maker("cuda", "b", {"cuda0", "cuda1"}),
+        maker("xpu", "c", {"xpu0"}, library=None),
+        maker("mps", "d"),
+    ]
     monkeypatch.setattr("gpubench.hardware.readers.MAKERS", makers)
     devices = [SimpleNamespace(device=name, kind=name[:-1]) for name in ("cuda0", "cuda1", "xpu0", "cpu0")]
-    makers[0].knows, makers[1].knows = {"cuda1"}, {"cuda0", "cuda1"}
     assert readers(devices) == {"cuda0": "b", "cuda1": "a", "xpu0": None, "cpu0": None}
-    assert makers[3].asked == 0
+    assert not makers[3].library.called
     assert untold(devices[0]).advice == "install a; install b"
 
 
-class Maker:
+def maker(kind, name, knows=(), *, library="there"):
     """A file of `makers/` whose reader is its name."""
-
-    def __init__(self, kind, name, library="there"):
-        self.KIND, self.MISSING, self.name = kind, f"install {name}", name
-        self.asked, self.knows, self._library = 0, set(), library
-
-    def library(self):
-        self.asked += 1
-        return self._library
-
-    def find(self, library, device):
-        return self.name if device.device in self.knows else None
+    find = Mock(side_effect=lambda library, device: name if device.device in knows else None)
+    return SimpleNamespace(KIND=kind, MISSING=f"install {name}", library=Mock(return_value=library), find=find)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from dataclasses import fields, replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -363,21 +364,18 @@ def test_a_lock_holds_inside_one_process_and_is_on_the_file_whatever_its_name(he
 
 
 def test_where_there_are_no_locks_that_is_said(tmp_path, monkeypatch):
-    def no_locks(*arguments):
-        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
-
-    monkeypatch.setattr("fcntl.flock", no_locks)
+    refusal = OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+    monkeypatch.setattr("fcntl.flock", Mock(side_effect=refusal))
     assert found(tmp_path / "a.csv") == ["no locks on its file system, so a second run would not be noticed"]
 
 
 def test_a_file_that_was_taken_away_while_one_waited_for_it_is_made_again(tmp_path, monkeypatch):
     path = tmp_path / "a.csv"
-    real, taken = fcntl.flock, []
+    real, files = fcntl.flock, [path]
 
     def slow(descriptor, how):
-        if not taken:
-            path.unlink()
-            taken.append(True)
+        if files:
+            files.pop().unlink()
         return real(descriptor, how)
 
     monkeypatch.setattr("fcntl.flock", slow)

@@ -142,8 +142,7 @@ def test_processes_and_batches_move_the_rate_as_in_training():
     assert max(found.values()) == pytest.approx(largebatch.peak_rate("sgd", 0.0, 2048)) == pytest.approx(0.4)
 
 
-def test_a_suite_in_one_file_says_what_it_trains_or_is_told_so(tmp_path, cli, monkeypatch):
-    monkeypatch.setattr("gpubench.runner.process.run_child", run_inside)
+def test_a_suite_in_one_file_says_what_it_trains_or_is_told_so(tmp_path, cli):
     (tmp_path / "mine.py").write_text(MINE)
     silent = cli("show", "mine.py")
     assert silent.returncode == 2
@@ -159,8 +158,7 @@ def test_a_suite_in_one_file_says_what_it_trains_or_is_told_so(tmp_path, cli, mo
         assert picture.size == (1200, 675)
 
 
-def test_what_cannot_be_shown_is_said_in_a_line(cli, tmp_path, monkeypatch):
-    monkeypatch.setattr("gpubench.runner.process.run_child", run_inside)
+def test_what_cannot_be_shown_is_said_in_a_line(cli, tmp_path):
     (tmp_path / "none").write_text("")
     said = [
         cli("show", "scaling"),
