@@ -33,13 +33,12 @@ def found(tmp_path, *own, **options):
 def result(**changes):
     """A finding as studies make it, with what it rests on as `answer` adds that."""
     usual = {
-        "kind": "card", "said": "", "suite": "resnet",
+        "kind": "card", "suite": "resnet",
         "subject": "A", "baseline": "B", "precision": "fp32", "value": 2.0,
         "interval": None, "verdict": "one run", "models": ("resnet18",), "trials": (1, 1),
     }  # fmt: skip
-    made = Result(**(usual | changes))
-    where = f" {made.where}" if made.where else ""
-    said = made.said or f"{made.subject} trains {made.value:.2f} times as fast as {made.baseline}{where}"
+    made = Result(said="", **(usual | changes))
+    said = f"{made.subject} trains {made.value:.2f} times as fast as {made.baseline} {made.where}"
     return replace(made, said=said, basis=words.basis(made))
 
 
