@@ -3,7 +3,7 @@
 import ast
 import subprocess
 import sys
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -95,13 +95,11 @@ def test_a_room_imports_only_the_rooms_below_it():
 
 
 def test_no_modules_import_each_other_in_a_circle():
-    edges = {module: {used for used in map(module_of, names) if used} - {module} for module, names in IMPORTS.items()}
-    edges["__init__.py"] = set()  # what it imports, it imports where it is called
-    edges = {module: {used for used in own if not used.endswith("__init__.py")} for module, own in edges.items()}
-    try:
-        TopologicalSorter(edges).prepare()
-    except CycleError as error:
-        pytest.fail(f"a circle: {' -> '.join(error.args[1])}")
+    edges = {
+        module: {used for used in map(module_of, names) if used and not used.endswith("__init__.py")} - {module}
+        for module, names in IMPORTS.items()
+    }
+    TopologicalSorter(edges).prepare()  # raises CycleError, which names the circle
 
 
 def test_what_compares_knows_no_suite_by_name():
