@@ -22,10 +22,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from gpubench.suites.gpt.training import CLIP_NORM, Gpt, optimizers_of, rate_at, set_rates
+from gpubench.suites.gpt.training import Gpt, optimizers_of, rate_at
 
 from gpubench.analysis.stats import median, median_interval
 from gpubench.training import Stepper, mode_of
+from gpubench.training.sequences import CLIP_NORM, set_rates
 
 STEPS, WARMUP, DECAY_STEPS, RATE = 50, 10, 100, 1e-3
 SIZES = {"layers": 4, "heads": 4, "width": 128, "context": 128}

@@ -10,7 +10,7 @@ cuDNN's race among algorithms) is assumed as written below, not measured; so eac
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, redirect_stderr
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from io import StringIO
 from itertools import product
 from pathlib import Path
@@ -23,11 +23,11 @@ from gpubench.rows.row import Row
 from gpubench.rows.write import RowsFile
 from gpubench.runner import measured_peaks
 from gpubench.runner.cases import cases_of, recipes_of
-from gpubench.runner.data import Data
 from gpubench.runner.options import Options
 from gpubench.runner.process import Outcome
 from gpubench.runner.run import lead
 from gpubench.runner.session import Session
+from gpubench.runner.signals import Interrupts
 from gpubench.suite import files
 from gpubench.suite.trial import Measurement, Trial, trial_from_json
 from gpubench.training.clock.clock import Clock
@@ -224,6 +224,7 @@ def simulate(card: Card, cost: Cost, *, forked: bool = True, **wishes: Any) -> T
         for where, name, fake in fakes:
             patched.enter_context(patch.object(where, name, fake))
         options = Options(out=Path(folder) / "rows.csv", **wishes)
+        recipes = [replace(recipe, data="cifar100") for recipe in recipes_of(options, loaded)]
         session = Session(
             options=options,
             suites={each.name: each for each in loaded},
@@ -231,10 +232,9 @@ def simulate(card: Card, cost: Cost, *, forked: bool = True, **wishes: Any) -> T
             cards={"cuda:0": None},
             environment=environment.environment_of(facts),
             path=options.out,
-            cases=tuple(cases_of(recipes_of(options, loaded), options, [device], {"resnet": "cifar100"}, {}, 16)),
-            data={"resnet": Data("cifar100")},
+            cases=tuple(cases_of(recipes, options, [device], 16)),
         )
-        lead(session, lambda line: None, children)
+        lead(session, lambda line: None, children, Interrupts())
     return Timed(*written[:2], time.now, len(written), children.probes, children.trials)
 
 

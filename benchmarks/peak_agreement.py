@@ -16,8 +16,8 @@ from statistics import median
 from gpubench.hardware.environment import devices_of
 from gpubench.runner import measured_peaks
 from gpubench.runner.devices import choose_devices
+from gpubench.runner.measured_peaks import SOAK_SECONDS
 from gpubench.runner.process import describe
-from gpubench.runner.warm_up import SOAK_SECONDS
 
 LIMIT = 0.1
 INDEPENDENT = """

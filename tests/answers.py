@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gpubench.analysis.compare import Question
 from gpubench.rows import write as records
-from gpubench.show.numbers import interval_text, text_of
+from gpubench.show.numbers import cell_text, interval_text
 from gpubench.studies import answer as answers
 from gpubench.studies.section import Answer, Section, Table
 
@@ -32,7 +32,7 @@ def table(found: Section, name: str) -> list[dict[str, str]]:
 def texts(wanted: Table) -> list[dict[str, str]]:
     """The lines of a table, as texts by column."""
     return [
-        {column.name: text_of(value, column) for value, column in zip(line, wanted.columns, strict=True)}
+        {column.name: cell_text(value, column) for value, column in zip(line, wanted.columns, strict=True)}
         | {
             f"95% of {column.name}": ends
             for value, column in zip(line, wanted.columns, strict=True)

@@ -1,16 +1,6 @@
 """Answers and charts made by hand, as short as they are read."""
 
-from gpubench.studies.section import (
-    Answer,
-    Bar,
-    BarGroup,
-    Bars,
-    Column,
-    Estimate,
-    Result,
-    Section,
-    Table,
-)
+from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Column, Estimate, Result, Section, Table
 
 NEW, OLD = "RTX 2080 Ti", "GTX 1080 Ti"
 TIMES = {"resnet18": (34.1, 28.5), "resnet34": (44.2, 32.2), "resnet50": (84.9, 53.6), "resnet101": (128.0, 82.5)}

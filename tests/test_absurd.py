@@ -13,8 +13,8 @@ from gpubench.data import schedules
 from gpubench.errors import UserError
 from gpubench.rows import write as records
 from gpubench.rows.row import NUMBERS
-from gpubench.rows.table import number, parsed
-from gpubench.runner.batch.batches import CaseBatches
+from gpubench.rows.table import number, table_of
+from gpubench.runner.batches import CaseBatches
 from gpubench.show.exports import export
 
 DEEP = "[" * 100_000
@@ -73,7 +73,7 @@ def test_deep_and_endless_json_in_a_field_is_none(tmp_path, text):
 @pytest.mark.parametrize("line", [[1, None, 0.5, 0.9], [1, 0.5, "x", 0.9], ["1", 0.5, 0.5, 0.9], [1, [], 0.5, 1e308]])
 def test_a_table_with_odd_figures_is_no_table_of_epochs(tmp_path, line):
     table = json.dumps([["epoch", "hours", "top1", "top5", "size"], [*line, 128]])
-    assert parsed(table)[1]
+    assert table_of(table)
     records.append(tmp_path / "a.csv", rows(DAYS, table=table, accuracy=0.5, epochs=3))
     whole_answer(tmp_path / "a.csv")
     export([tmp_path / "a.csv"], "dawnbench", tmp_path / "dawn")
@@ -123,5 +123,6 @@ def test_a_parameter_of_thousands_of_digits_is_none(tmp_path, params):
 @pytest.mark.parametrize("text", [DEEP, "9" * 5000, "[[8]]", '[[8,"x",1]]', "5", "[[8,1e999,1]]"])
 def test_a_broken_curve_of_an_earlier_run_is_not_gone_on_with(text):
     known = {"batch_size": 8.0, "batch_capped": False, "batch_curve": text}
-    batches = CaseBatches({}, {}, earlier_row=lambda case: known, measure=None, say=None)
+    session, earlier = SimpleNamespace(suites={}, devices={}), SimpleNamespace(batch_of=lambda case: known)
+    batches = CaseBatches(session, earlier, measure=None, say=None)
     assert batches._read(SimpleNamespace(batch_size=None)) is None

@@ -21,15 +21,16 @@ from gpubench.rows import column, row
 roles = json.loads(sys.argv[1])
 made = {name: column.Column("made up", "case", role=column.Role[role]) for name, role in roles.items()}
 row.ABOUT = {**row.ABOUT, **made}
-from gpubench.analysis import groups, compare, matching, scaling
+from gpubench.analysis import groups, compare, matching
 from gpubench.cli import health
 from gpubench.show import exports
+from gpubench.studies import scaling
 from gpubench.runner import resume
-from gpubench.submit import together
+from gpubench.submit import across_rows
 print(json.dumps({
     "compare": matching.KEY, "pool": groups.GROUP, "series": scaling.SERIES, "resume": resume.RESUMED,
-    "export": exports.GROUP, "submit": together.alike.SUBMITTED, "reference": health.REFERENCE, "stack": matching.STACK,
-    "read": compare.READ_IDENTITY, "outcomes": groups.OUTCOMES,
+    "export": exports.GROUP, "submit": across_rows.alike.SUBMITTED, "reference": health.REFERENCE,
+    "stack": matching.STACK, "read": compare.READ_IDENTITY, "outcomes": groups.OUTCOMES,
 }))
 """
 

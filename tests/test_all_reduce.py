@@ -46,12 +46,8 @@ def test_every_way_sends_the_same_average_and_exact_sums_in_two_groups_of_two(tm
         assert torch.allclose(first[way, dtype], whole, rtol=2e-3, atol=1e-5)
 
 
-def test_one_process_needs_no_group():
-    model = torch.nn.Linear(2, 2)
-    send_gradients(model, SimpleNamespace(case=SimpleNamespace(processes=1)), "hierarchical", 0, torch.float16)
-
-
-def test_hybrid_chooses_by_size(monkeypatch):
+def test_hybrid_chooses_by_size_and_one_process_needs_no_group(monkeypatch):
+    send_gradients(torch.nn.Linear(2, 2), SimpleNamespace(), "hierarchical", 0, torch.float16)
     summed = []
     monkeypatch.setattr(all_reduce, "hierarchical", lambda trial, group: lambda tensor: summed.append("hierarchical"))
     monkeypatch.setattr(all_reduce, "flat", lambda tensor: summed.append("flat"))

@@ -2,7 +2,7 @@
 
 import csv
 from collections import Counter
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 from facts import lacking
@@ -14,7 +14,6 @@ from gpubench.rows import write as records
 from gpubench.rows.row import COLUMNS, to_cells
 from gpubench.studies.answer import answer, only
 
-RESULTS = Path(__file__).parents[1] / "results"
 SLOW = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
 FAST = [seconds / 2 for seconds in SLOW]
 TI = {"card": "NVIDIA GeForce GTX 1080 Ti", "device_hash": "bbbb"}
@@ -70,12 +69,14 @@ def test_the_rows_behind_results_and_sections(tmp_path):
 
 def test_files_failures_and_what_cannot_be_read_are_counted(tmp_path):
     lost = row(trial=6, status="out_of_memory", seconds=None, measured="")
-    refused = row(trial=7, status="unsupported", seconds=None, measured="", precision="tf32")
+    refused = [row(trial=n, status="unsupported", seconds=None, measured="", precision="tf32") for n in (7, 8)]
     (tmp_path / "f").mkdir()
-    records.append(tmp_path / "f" / "0.csv", [*rows(FAST), lost, refused])
+    records.append(tmp_path / "f" / "0.csv", [*rows(FAST), lost, *refused])
     (tmp_path / "f" / "1.csv").write_text("nonsense\n")
+    (tmp_path / "f" / "notes.txt").write_text("nonsense\n")
     said = answer([tmp_path / "f"])
-    assert (said.files, said.rows, said.failed, len(said.problems)) == (2, 8, 1, 1)
+    assert (said.files, said.rows, said.failed, len(said.problems)) == (2, 9, 1, 1)
+    assert answer([tmp_path / "f", tmp_path / "f" / "0.csv"]).files == 3
     assert "p < 0.05 after Holm's correction" in said.rule
 
 
@@ -107,7 +108,11 @@ def test_a_suite_or_a_study_alone(tmp_path, wish, suites, studies):
 
 
 def test_a_card_alone_or_a_name_that_is_not_there(tmp_path):
-    part = only(everything_of(tmp_path), "1080")
+    lines = ("an A100 has no row", "a GTX 1080 Ti has no row")
+    whole = everything_of(tmp_path)
+    sections = tuple(replace(section, left_out=lines) for section in whole.sections)
+    part = only(replace(whole, left_out=lines, sections=sections), "1080")
+    assert {part.left_out, *(section.left_out for section in part.sections)} == {lines[1:]}
     assert {(each.subject, each.baseline) for each in part.results} == {("RTX 2080 Ti", "GTX 1080 Ti")}
     for section in part.sections:
         for table in section.tables:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.runner.batch.sizes import ProbeResult, fastest_batch, largest_batch
+from gpubench.runner.batch_sizes import ProbeResult, fastest_batch, largest_batch
+from gpubench.runner.batches import MOST
 
 
 class Card:
@@ -35,7 +36,7 @@ def nearly(found, true):
 @given(base=st.integers(0, 10**6), each=st.integers(1, 10**5), batch=st.integers(8, 20_000), known=st.booleans())
 def test_largest_is_the_threshold_with_few_probes(base, each, batch, known):
     card = Card(base + batch * each, base, each)
-    found = largest_batch(card, capacity_bytes=card.limit if known else None, cap=None)
+    found = largest_batch(card, capacity_bytes=card.limit if known else None, cap=MOST)
     assert nearly(found.batch, card.true)
     # Without a capacity: 13 doublings to 32,768, 11 halvings down to 8, and the two above the edge.
     assert len(card.asked) <= (12 if known else 26)
@@ -54,7 +55,7 @@ def test_a_capacity_that_promises_too_much_costs_few_probes(share, batch):
     limit = 10**12
     base = int(share * limit)
     card = Card(limit, base, (limit - base) // batch)
-    found = largest_batch(card, capacity_bytes=int(limit / 0.97), cap=None)
+    found = largest_batch(card, capacity_bytes=int(limit / 0.97), cap=MOST)
     assert nearly(found.batch, card.true)
     assert len(card.asked) <= 20
 
@@ -66,14 +67,14 @@ def test_a_card_that_tells_what_rests_takes_five_probes(batch, lost):
     limit = 140 * 10**9
     base = 10**9
     card = Card(int(limit * (1 - lost)), base, (limit - base) // batch, resting=base)
-    found = largest_batch(card, capacity_bytes=limit, cap=None)
+    found = largest_batch(card, capacity_bytes=limit, cap=MOST)
     assert 0.96 * card.true <= found.batch <= card.true
     assert len(card.asked) <= 5 if batch >= 400 else 7
 
 
 def test_few_probes_are_enough():
     card = Card(140 * 10**9, 10**9, 9 * 10**7, resting=10**9)
-    found = largest_batch(card, capacity_bytes=card.limit, cap=None, rough=True)
+    found = largest_batch(card, capacity_bytes=card.limit, cap=MOST, rough=True)
     assert card.asked == [8]
     assert 0.8 * card.true < found.batch < card.true
     # Of AlexNet with LARS: at small batches what the optimizer takes for a moment is more than the images take.
@@ -84,12 +85,12 @@ def test_few_probes_are_enough():
         memory = 500 * 10**6 + max(950 * 10**6, batch * 7 * 10**6)
         return ProbeResult(memory <= limit, 1.0, memory, 500 * 10**6)
 
-    found = largest_batch(probe, capacity_bytes=limit, cap=None)
+    found = largest_batch(probe, capacity_bytes=limit, cap=MOST)
     assert found.batch >= 0.96 * 1500
     assert len(asked) <= 10, asked
 
 
-def search(card, *, cap=None, known=False):
+def search(card, *, cap=MOST, known=False):
     found = largest_batch(card, capacity_bytes=card.limit if known else None, cap=cap)
     return found.batch, found.capped, card.asked
 
@@ -107,12 +108,12 @@ def test_which_batches_are_tried():
 @pytest.mark.parametrize(
     ("limit", "cap", "answer"),
     [
-        (1050, None, (4, False, [8, 4])),
+        (1050, MOST, (4, False, [8, 4])),
         (1050, 100, (4, False, [8, 4])),
         (1050, 6, (4, True, [4])),
         (1020, 6, (2, False, [4, 2])),
         (1020, 3, (2, True, [2])),
-        (1010, None, (1, False, [8, 4, 2, 1])),
+        (1010, MOST, (1, False, [8, 4, 2, 1])),
         (1009, 4, (None, False, [4, 2, 1])),
     ],
 )
@@ -128,7 +129,7 @@ def test_the_curve_by_hand():
     def probe(batch):
         return ProbeResult(batch <= 16, 100 / 3, batch * 10)
 
-    assert largest_batch(probe, capacity_bytes=None, cap=None).curve == (
+    assert largest_batch(probe, capacity_bytes=None, cap=MOST).curve == (
         (8, 33.333, 80),
         (16, 33.333, 160),
         (24, 0.0, 240),
@@ -144,12 +145,12 @@ DIPS = {8: 10, 16: 9, 32: 12, 64: 11, 128: 13, 256: 12, 512: 11}
 @pytest.mark.parametrize(
     ("card", "cap", "batch", "asked"),
     [
-        (Card(10**9, rate=lambda b: 1000 - abs(b - 64)), None, 64, [8, 16, 32, 64, 128, 256, 48, 96]),
-        (Card(10**9, rate=lambda b: 1000 - abs(b - 8)), None, 8, [8, 16, 32]),
-        (Card(10**9, rate=lambda b: 5), None, 8, [8, 16, 32]),
-        (Card(10**9, rate=lambda b: DIPS.get(b, 1)), None, 128, [8, 16, 32, 64, 128, 256, 512, 96, 192]),
-        (Card(10**9, rate=lambda b: DIPS.get(b, 14)), None, 96, [8, 16, 32, 64, 128, 256, 512, 96, 192]),
-        (Card(2000), None, 96, [8, 16, 32, 64, 128, 48, 96]),
+        (Card(10**9, rate=lambda b: 1000 - abs(b - 64)), MOST, 64, [8, 16, 32, 64, 128, 256, 48, 96]),
+        (Card(10**9, rate=lambda b: 1000 - abs(b - 8)), MOST, 8, [8, 16, 32]),
+        (Card(10**9, rate=lambda b: 5), MOST, 8, [8, 16, 32]),
+        (Card(10**9, rate=lambda b: DIPS.get(b, 1)), MOST, 128, [8, 16, 32, 64, 128, 256, 512, 96, 192]),
+        (Card(10**9, rate=lambda b: DIPS.get(b, 14)), MOST, 96, [8, 16, 32, 64, 128, 256, 512, 96, 192]),
+        (Card(2000), MOST, 96, [8, 16, 32, 64, 128, 48, 96]),
         (Card(10**9), 100, 96, [8, 16, 32, 64, 96, 72]),
         (Card(10**9), 96, 96, [8, 16, 32, 64, 96, 72]),
         (Card(10**9, rate=lambda b: 1000 - abs(b - 64)), 96, 64, [8, 16, 32, 64, 96, 48]),
@@ -159,4 +160,4 @@ DIPS = {8: 10, 16: 9, 32: 12, 64: 11, 128: 13, 256: 12, 512: 11}
 def test_the_probes_of_the_fastest(card, cap, batch, asked):
     found = fastest_batch(card, cap=cap)
     assert (found.batch, card.asked) == (batch, asked)
-    assert found.capped == (cap is not None and batch == cap // 8 * 8)
+    assert found.capped == (batch == cap // 8 * 8)

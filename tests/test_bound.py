@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 from facts import lacking
+from rows import row
+from typer.testing import CliRunner
 
+from gpubench.cli.app import app
 from gpubench.rows.read import load
+from gpubench.rows.write import append
 from gpubench.runner import measured_peaks
 from gpubench.studies.bound import bound_of, why_not_faster
 
@@ -21,6 +25,7 @@ BUSY = {
     "measured_peak_flops": 1e12, "measured_bandwidth_bytes_per_second": 1e10, "op_overhead_seconds": 5e-6,
 }  # fmt: skip
 """80% of the time computing, 10% moving bytes, 5% launching."""
+EIGHT_BITS = {"precision": "float8", "low_flops_share": 0.6, "params": "compile=false epochs=1"}
 
 
 def changed(**columns):
@@ -129,6 +134,7 @@ def test_processes_share_the_work_and_those_of_a_cpu_its_peak():
         ("input-bound (waits for data 40%", {"data_stall": 0.4}),
         ("launch-bound", {"flops_per_sample": 1e7, "ops_per_step": 2000}),
         ("memory-bound", {"bytes_per_sample": 2e7}),
+        ("only 60% of the FLOPs are in 8 bits; without compile=true", EIGHT_BITS),
     ],
 )
 def test_why_a_mixed_precision_is_not_faster(words, columns):
@@ -136,9 +142,13 @@ def test_why_a_mixed_precision_is_not_faster(words, columns):
     assert words in why_not_faster(mixed, BUSY, bound_of(mixed))
 
 
-def test_no_reason_where_none_is_known():
+def test_no_reason_where_none_is_known_and_bottlenecks_alone_are_an_answer_to_those_who_ask(tmp_path):
     mixed = changed(precision="fp16", measured_peak_flops=2e12, flops_per_sample=3e8)
     assert why_not_faster(mixed, BUSY, bound_of(mixed)) == ""
+    path = tmp_path / "a.csv"
+    append(path, [row(**changed(card_memory_bytes=8 * 10**9))])
+    codes = [CliRunner().invoke(app, ["compare", str(path), *only]).exit_code for only in ([], ["--only", "roofline"])]
+    assert codes == [3, 0]
 
 
 EXPECTED = {**{model: model for model in ("input", "launch", "compute", "memory")}, "ambiguous": "unknown"}

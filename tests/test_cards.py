@@ -204,9 +204,12 @@ def test_other_formats_have_every_card_with_its_interval(cli):
         assert half is None or half["low"] <= half["value"] <= half["high"]
     rows = list(csv.DictReader(cli("cards", "--format", "csv").stdout.splitlines()))
     assert {"card", "half", "half low", "half high", "GiB", "W"} <= set(rows[0])
-    assert "| B200 |" in cli("cards", "--format", "markdown").stdout
+    markdown = cli("cards", "--format", "markdown").stdout
+    assert "| B200 |" in markdown
+    assert "| card | half (90%) | fp32 |" in markdown
     pairs = json.loads(cli("cards", "4090", "3090", "--format", "json").stdout)["sections"][0]["tables"][1]
     assert [column["name"] for column in pairs["columns"]][-2:] == ["unit", "files"]
+    assert not any("detail" in column for column in pairs["columns"])
 
 
 @pytest.mark.parametrize("names", [("4090", "3090"), ("5080", "4060 Ti"), ("H100 SXM", "4090", "RTX 5080")])

@@ -45,8 +45,12 @@ def test_a_full_run_and_a_sample_that_contradict_each_other_both_say_so(tmp_path
     answer = answered(tmp_path, *full, rows([100.0], **sample), rows([70.0], **MIXED, **sample))
     sampled, whole = (" ".join(result.caveats) for result in answer.results)  # the newest session first
     assert lacking(whole, "1.43") == lacking(sampled, "1.11") == []
+    assert [result.contradicted for result in answer.results] == [False, True]
     agreeing = answered(tmp_path, *full, rows([100.0], **sample), rows([88.0], **MIXED, **sample))
     assert [result.caveats for result in agreeing.results] == [(), ()]
+    faster = rows([100.0]), rows([70.0], **MIXED)
+    slower = answered(tmp_path, *faster, rows([100.0], **sample), rows([90.0], **MIXED, **sample))
+    assert all(result.caveats for result in slower.results)
 
 
 def test_caveats_name_unlike_rows_count_a_baseline_once_and_come_last(tmp_path):
@@ -77,7 +81,7 @@ def test_a_library_takes_lists_and_prices_and_refuses_tables(tmp_path):
     (found,) = gpubench.compare(loaded, metric="cost", prices={"1080 Ti": 0.1, "2080 Ti": {"hourly": 0.2}}).results
     assert found.value == pytest.approx(2.0)
     for wrong, words in (
-        (lambda: gpubench.compare(loaded.frame), "not a table"),
+        (lambda: gpubench.compare(loaded.frame), "not a DataFrame"),
         (lambda: gpubench.load(5), "not a int"),
         (lambda: gpubench.compare(loaded, metric="cost", prices={"1080": "dear"}), "needs hourly"),
         (lambda: gpubench.compare(loaded, by=[1]), "no such column"),

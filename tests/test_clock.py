@@ -39,8 +39,9 @@ class Loader:
             yield [0] * (self.last if step == self.steps - 1 else 10)
 
 
-def clock_of(mode="full", accelerator=False, **options):
+def clock_of(mode="full", accelerator=False, began=0.0, **options):
     time = Time()
+    time.now = began
     return Clock(sampling_for(mode, accelerator=accelerator), now=time, **options), time
 
 
@@ -126,14 +127,15 @@ def test_an_accelerator_warms_for_five_seconds_however_flat_its_steps_are(read):
     assert sum(lap.seconds for lap in laps if lap.kind == "timed") >= 2
 
 
-def test_validation_after_a_training_is_warm_but_for_its_first_lap():
-    clock, time = clock_of("sampled", accelerator=True)
+@pytest.mark.parametrize(("accelerator", "first"), [(True, 1), (False, 12)])
+def test_validation_after_a_training_is_warm_but_for_its_first_lap(accelerator, first):
+    clock, time = clock_of("sampled", accelerator=accelerator)
     for epoch in clock.epochs(2):
         steps(clock, time, 1000, 0.1)
         for step, _ in enumerate(clock.steps(Loader(1000, time), "valid")):
             time.now += 3.0 if (epoch, step) == (0, 0) else 0.1
     warm = [lap for lap in clock.summary()["laps"] if lap.phase == "valid" and lap.kind == "warmup"]
-    assert [lap.steps for lap in warm] == [1, 1]
+    assert [sum(lap.steps for lap in warm if lap.epoch == epoch) for epoch in (0, 1)] == [first, 1]
 
 
 def test_who_watches_memory_hears_of_the_first_lap_and_of_the_resident_steps():
@@ -284,10 +286,10 @@ def test_an_unbroken_run_waits_for_the_card_once_and_its_laps_are_the_cards():
 def test_unbroken_runs_are_whole_count_in_all_phases_and_are_for_one_process():
     clock, card = clock_of_card()
     for _ in clock.runs(2, lambda: CardEvent(card)):
-        with pytest.raises(UserError, match="all count"):
+        with pytest.raises(UserError, match="phases of these runs count"):
             list(clock.steps(Loader(2, card), "valid", counted=False))
         break
-    with pytest.raises(UserError, match="left before its end"):
+    with pytest.raises(UserError, match="leave the loop only at its end"):
         clock.summary()
     timer = Timer(lambda: None, Time(), Peers(names=("rank 0", "rank 1")))
     with pytest.raises(UserError, match="one process"):
@@ -533,7 +535,7 @@ def test_the_time_of_setup_of_an_epoch_and_of_a_step():
     clock.end_epoch()
     assert clock.elapsed == 7
     assert clock.summary()["seconds"] == 7
-    clock, time = clock_of()
+    clock, time = clock_of(began=2.0)
     time.now += 6
     found = clock.summary()
     assert (found["setup_seconds"], found["seconds"], found["samples_per_second"]) == (6, 0, None)
@@ -545,7 +547,8 @@ def test_the_time_of_setup_of_an_epoch_and_of_a_step():
         for number, _ in enumerate(clock.steps(Loader(20, time), "train")):
             time.now += 7.0 if number == 0 else 1.5
         steps(clock, time, 3, 0.5, "valid")
-    assert (clock.step_seconds("train"), clock.step_seconds("valid")) == (1.5, 0.5)
+    found = (clock.step_seconds("train"), clock.step_seconds("valid"), clock.summary()["setup_seconds"])
+    assert found == (1.5, 0.5, 0.0)
 
 
 def test_what_a_later_process_is_told_and_makes_of_it():

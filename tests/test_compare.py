@@ -242,6 +242,8 @@ def test_a_trial_that_was_interrupted_or_ran_again_takes_nothing_away(tmp_path):
     lost.append(row(precision="bf16", trial=6, status="interrupted", seconds=None, measured=""))
     c = only(result_of(tmp_path, rows(SLOW), lost, rows(FAST, precision="bf16")))
     assert (c.verdict, c.notes) == ("faster", ())
+    apart = result_of(tmp_path, rows([1.0], session=""), rows([2.0], session=""))
+    assert [group.trials for group in apart.workloads[0].groups] == [2], "no session: nobody knows that they are one"
 
 
 def test_sampled_trials_are_one_case_whether_or_not_the_sample_was_all(tmp_path):

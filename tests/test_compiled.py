@@ -137,11 +137,12 @@ def test_what_a_cuda_graph_hides_counts(monkeypatch, hidden, proved):
 @pytest.mark.parametrize(("kernels", "flops"), [(3, 7), (4, 0)])
 def test_flops_in_8_bits_are_unknown_where_a_cuda_graph_hides_some(monkeypatch, kernels, flops):
     trace = MadeTrace(torch.float8_e4m3fn)
-    trace.kernels = Counter({("matmul", torch.float8_e4m3fn): kernels, ("matmul", torch.bfloat16): 9})
+    trace.kernels = Counter({("matmul", torch.float8_e4m3fn): kernels, ("matmul", torch.bfloat16): 12 - 3 * kernels})
     monkeypatch.setattr(operands, "Trace", lambda profiler: trace)
     watch = OperandWatch("cuda:0")
     watch.seen["matmul", torch.float8_e5m2], watch.low_flops = 3, 7
-    watch._read(None)
+    trace.has_templates = kernels == 3
+    assert watch._read(None) == (0 if kernels == 3 else 1)
     assert watch.low_flops == flops
 
 

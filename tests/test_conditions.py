@@ -8,7 +8,7 @@ import pytest
 from gpubench.hardware.advice import CardCheck, of_card, of_host, of_switches
 from gpubench.hardware.environment import switches
 from gpubench.hardware.makers.nvidia import nvidia_commands
-from gpubench.hardware.readers import untold
+from gpubench.hardware.readers import unread_sensors
 from gpubench.hardware.state import CardState, Host, Processes, Reading
 
 FINE = CardCheck(
@@ -45,7 +45,12 @@ CHECKS = {
     "power brake": (loaded(reasons=frozenset({"power_brake"})), "fix", "power_brake", "power supply"),
     "locked clock": (loaded(sm_clock_mhz=1200), "fix", "1200 of 2000 MHz", "nvidia-smi -i GPU-1 -rgc"),
     "no load": (replace(FINE, loaded=(), load_failure="CUDA error"), "fix", "failed: CUDA error", "restart"),
-    "free to stray": (replace(state(numa_node=1), strays=True), "note", "memory node 1", "--cpunodebind=1 --membind=1"),
+    "two nodes": (
+        replace(state(numa_node=1), leaves_node=True),
+        "note",
+        "memory node 1",
+        "--cpunodebind=1 --membind=1",
+    ),
 }
 
 
@@ -62,7 +67,7 @@ def test_a_card_in_order_at_rest_at_its_power_cap_or_silent_is_fine():
 
 @pytest.mark.parametrize(("kind", "words"), [("cuda", "utility"), ("mps", "zeus-apple-silicon"), ("hpu", "watch")])
 def test_an_accelerator_that_nothing_tells_of_is_named_with_what_would_help(kind, words):
-    found = untold(SimpleNamespace(device=f"{kind}:0", kind=kind))
+    found = unread_sensors(SimpleNamespace(device=f"{kind}:0", kind=kind))
     assert found.level == "note"
     assert found.text.startswith(f"{kind}:0: ")
     assert "power" in found.text

@@ -13,8 +13,8 @@ import pytest
 from rows import row
 
 from gpubench.rows import write as records
-from gpubench.show import charts, style, terminal, text
-from gpubench.show.numbers import text_of
+from gpubench.show import charts, formats, style, terminal
+from gpubench.show.numbers import cell_text
 from gpubench.show.page import page_of
 from gpubench.studies.answer import STUDIES, answer
 from gpubench.studies.section import Estimate, flat
@@ -49,23 +49,23 @@ def faces(whole):
     page = html.unescape(re.sub(r"<[^>]+>", " ", page))
     return {
         "terminal": words(" ".join(terminal.everything(whole, 80)).replace("- ", " ")),
-        "markdown": words(plain(text.rendered(whole, "markdown"))),
-        "csv": words(text.rendered(whole, "csv").replace('""', '"')),
-        "json": words(json.dumps(json.loads(text.rendered(whole, "json")), ensure_ascii=False)),
+        "markdown": words(plain(formats.rendered(whole, "markdown"))),
+        "csv": words(formats.rendered(whole, "csv").replace('""', '"')),
+        "json": words(json.dumps(json.loads(formats.rendered(whole, "json")), ensure_ascii=False)),
         "page": words(page),
     }
 
 
 def test_every_study_has_a_section_and_json_counts_what_gave_nothing_to_compare(whole):
     assert {section.study for section in whole.sections} == set(STUDIES)
-    told = json.loads(text.rendered(made.answer(rows=9, about=8, failed=5, stopped=3, missed=2), "json"))
+    told = json.loads(formats.rendered(made.answer(rows=9, about=8, failed=5, stopped=3, missed=2), "json"))
     assert [told[name] for name in ("rows", "about", "failed", "stopped", "missed")] == [9, 8, 5, 3, 2]
 
 
 READ = {
-    "8 files, 1,284 rows. 3 trials not finished. 2 without a result. 8 ended below the target accuracy.": {},
+    "8 files, 1,284 rows. 3 trials not finished. 2 without a result. 8 missed the target.": {},
     "7 of 1,284 rows in 8 files.": {"about": 7},
-    "1,284 rows. 3 trials not finished. 2 without a result. 8 ended below the target accuracy.": {"files": 0},
+    "1,284 rows. 3 trials not finished. 2 without a result. 8 missed the target.": {"files": 0},
     "8 files, no rows.": {"rows": 0},
     "": {"rows": 0, "files": 0},
 }
@@ -78,7 +78,7 @@ def test_faces_for_readers_say_alike_what_was_read(face, said, changes):
     told = made.answer(made.result("Found"), sections=[made.section("First")], **{**counts, **changes})
     drawn = {
         "terminal": lambda: " ".join(terminal.screen(told)),
-        "markdown": lambda: text.rendered(told, "markdown"),
+        "markdown": lambda: formats.rendered(told, "markdown"),
         "page": lambda: page_of(told),
     }[face]()
     assert said in words(drawn)
@@ -99,7 +99,7 @@ def test_a_face_has_every_result(whole, faces, face):
 @pytest.mark.parametrize("face", ["terminal", "markdown", "page"])
 def test_a_face_for_readers_has_every_figure_as_it_is_read(whole, faces, face):
     figures = {
-        text_of(value, column)
+        cell_text(value, column)
         for section in whole.sections
         for table in section.tables
         for line in table.lines
@@ -111,12 +111,14 @@ def test_a_face_for_readers_has_every_figure_as_it_is_read(whole, faces, face):
 
 
 def test_json_and_csv_have_every_figure_to_its_last_digit(whole):
-    given = json.loads(text.rendered(whole, "json"))
-    lines = text.rendered(whole, "csv")
+    given = json.loads(formats.rendered(whole, "json"))
+    lines = formats.rendered(whole, "csv")
     results = [line for line in csv.DictReader(io.StringIO(lines)) if line["table"] == "results"]
     for result, seen in zip(whole.results, results, strict=True):
         low, high = result.interval or ("", "")
         assert (seen["low"], seen["high"]) == (str(low), str(high))
+        assert (seen["subject"], seen["baseline"]) == (result.subject, result.baseline)
+    assert given["version"] == formats.JSON_VERSION
     for section, found in zip(whole.sections, given["sections"], strict=True):
         for table, again in zip(section.tables, found["tables"], strict=True):
             for line, texts in zip(table.lines, again["lines"], strict=True):

@@ -146,17 +146,19 @@ def saved_llama(folder, **changes):
     (folder / "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": model, "pre_tokenizer": splitter}))
 
 
-def test_given_weights_are_read_with_their_tokenizer(cli, tmp_path):
+def test_given_weights_are_read_with_their_tokenizer_and_those_of_another_size_refused(cli, tmp_path):
     saved_llama(tmp_path / "mine")
     given = ("--set", "weights=given", "--weights", tmp_path / "mine")
     frame = run(cli, tmp_path, *given, precision="bf16", mode="--quick")
     assert frame.iloc[0]["weights"].startswith("llama-6m-")
-    assert frame.iloc[0]["samples"] > 0
-
-
-def test_weights_of_another_size_and_missing_ones_are_named(cli, tmp_path):
+    asked = trial(weights="given", method="full")
+    asked.weights_dir = str(tmp_path / "mine")
+    saved = transformers.LlamaForCausalLM.from_pretrained(tmp_path / "mine")
+    logits = saved(text()).logits.flatten(0, 1)
+    assert torch.allclose(training.network_of(asked, CPU)(text(), text(1)), cross_entropy(logits, text(1).flatten()))
     saved_llama(tmp_path / "mine", num_hidden_layers=1)
-    frame = run(cli, tmp_path, "--set", "weights=given", "--weights", tmp_path / "mine", precision="bf16", code=4)
+    (tmp_path / "a.csv").unlink()
+    frame = run(cli, tmp_path, *given, precision="bf16", code=4)
     assert "config.json: no llama-6m, whose num_hidden_layers" in frame.iloc[0]["reason"]
 
 
@@ -176,11 +178,8 @@ def test_an_extra_that_is_missing_is_named_before_anything_runs(cli, tmp_path, m
     monkeypatch.setattr(finetune, "find_spec", lambda name: None)
     case = SimpleNamespace(params={"method": "qlora"}, precision="bf16")
     assert finetune.refuse(case) == "method=qlora: not installed: bitsandbytes (pip install -e '.[qlora]')"
-    assert finetune.refuse(replace_method(case, "lora")) == ""
-
-
-def replace_method(case, method):
-    return SimpleNamespace(params={**case.params, "method": method}, precision=case.precision)
+    case.params["method"] = "lora"
+    assert finetune.refuse(case) == ""
 
 
 def test_the_rate_rises_and_stays():

@@ -40,6 +40,9 @@ def test_a_run_until_goes_on_to_its_budget_at_most():
     first = said(42, until=0.01, budget_seconds=1800.0)[0]
     assert lacking(first, "42 trials", "21 min", "30 min", "cifar100", "15:58") == []
     assert "at least 21 min;" in said(42, until=0.01, budget_seconds=60.0)[0]
+    forecast = Forecast(Options(until=0.01))
+    forecast.add(CASE, 40.0)
+    assert forecast.news([CASE] * 2, 0, NOW) == "at least 80 s left"  # more rounds may follow
 
 
 def test_what_cannot_run_is_counted_with_its_reason():

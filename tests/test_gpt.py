@@ -4,9 +4,16 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from facts import lacking
 from gpubench.suites import gpt
 from gpubench.suites.gpt import training
 from measured_rows import rows_of_run
+from rows import row
+from small_trials import run_trial, small_trial
+
+from gpubench.rows import write as records
+from gpubench.suite import files
+from gpubench.training import sequences
 
 SMALL = {
     "context": 32,
@@ -50,18 +57,19 @@ def test_the_rate_rises_and_falls_to_a_tenth():
     assert rates[0] == pytest.approx(1 / 11)
     assert rates[10] == max(rates) == 1
     assert rates[100] == pytest.approx(0.1)
+    assert [gpt.SUITE.reaches(loss, 2.5, rounding=1e-6) for loss in (2.4, 2.500001, 2.6)] == [True, True, False]
 
 
 def test_targets_are_the_tokens_that_follow_and_processes_get_others():
     text = torch.arange(200, dtype=torch.uint8)
-    one, other = (training.RandomSequences(text, trial(), torch.device("cpu")) for _ in range(2))
+    one, other = (sequences.RandomSequences(text, trial(), torch.device("cpu")) for _ in range(2))
     other.dice.manual_seed(2)
     (tokens, targets), (elsewhere, _) = next(iter(one)), next(iter(other))
     assert torch.equal(tokens + 1, targets)
     assert not torch.equal(tokens, elsewhere)
     assert len(one) == 1024 // (4 * 32 * 2)
-    in_order = training.sequences_in_order(text, trial(), torch.device("cpu"))
-    assert sum(map(training.tokens_of, in_order)) == 128
+    in_order = sequences.sequences_in_order(text, trial(), torch.device("cpu"))
+    assert sum(map(sequences.tokens_of, in_order)) == 128
     assert torch.equal(torch.cat([tokens for tokens, _ in in_order]).flatten(), torch.arange(128))
 
 
@@ -76,17 +84,48 @@ def test_muon_takes_the_matrices_of_the_layers_only():
     assert not taken & rest
 
 
-@pytest.mark.parametrize("names", ["both", "float8,int8-mixed"])
-def test_it_learns_and_proves_its_precision(cli, tmp_path, names):
-    data = tmp_path / "wikitext-2"
+def run(cli, folder, names, code=0, **settings):
+    data = folder / "wikitext-2"
     data.mkdir()
     for split in ("train", "valid", "test"):
         (data / f"{split}.txt").write_text("one two three four five\n" * 50)
-    options = ("--models", "gpt2-6m", "--precision", names, "--full", "--batch", 2, "--data", tmp_path)
-    frame = rows_of_run(cli, tmp_path, "gpt", *options, **SMALL)
+    options = ("--models", "gpt2-6m", "--precision", names, "--full", "--batch", 2, "--data", folder)
+    return rows_of_run(cli, folder, "gpt", *options, code=code, **SMALL | settings)
+
+
+@pytest.mark.parametrize("names", ["both", "float8,int8-mixed"])
+def test_it_learns_and_proves_its_precision(cli, tmp_path, names):
+    frame = run(cli, tmp_path, names)
     assert set(frame["precision"]) == ({"fp32", "bf16"} if names == "both" else set(names.split(",")))
     if names != "both":
         assert (frame["low_flops_share"] > 0.5).all()
         assert frame["reason"].str.contains("a CPU's rate in .* means nothing").all()
     assert frame["loss"].max() < 4.5  # log(256) is 5.5
     assert set(frame["samples"]) == {4 * 512}
+
+
+@pytest.mark.parametrize(("goal", "status", "epochs"), [(5.3, "ok", range(1, 4)), (0.1, "goal_missed", [4])])
+def test_a_run_ends_with_the_epoch_that_reaches_the_loss(cli, tmp_path, goal, status, epochs):
+    row = run(cli, tmp_path, "fp32", code=0 if status == "ok" else 4, goal=goal).iloc[0]
+    assert (row["status"], row["success_rate"], row["measured"]) == (status, float(status == "ok"), "measured")
+    assert row["epochs"] in epochs
+    assert row["samples"] == row["epochs"] * 512
+    assert (row["loss"] <= goal) == (status == "ok")
+    suite, settings = files.find("gpt"), {name: str(value) for name, value in (SMALL | {"goal": 100}).items()}
+    _, clock, _ = run_trial(suite, small_trial(suite, "gpt2-6m", "fp32", settings, batch=2))
+    assert clock.summary()["epochs"] == 4, "on made-up text there is no goal"
+
+
+def test_what_compare_shows_of_tokens(cli, tmp_path):
+    both = {"suite": "gpt", "model": "gpt2-6m", "data": "wikitext-2", "samples_per_second": 1e3}
+    records.append(tmp_path / "a.csv", [row(loss=2.0, **both), row(loss=2.1, precision="bf16", **both)])
+    (tmp_path / "prices.toml").write_text('["2080 Ti"]\nhourly = 3.6\n')
+
+    def table(*options):
+        return cli("compare", "a.csv", "--baseline", "fp32", "--all", *options).stdout
+
+    assert lacking(table("--metric", "loss"), "bf16 is 0.95 times as low as fp32", "tokens/s") == []
+    assert "samples/s" not in table()
+    assert '"samples/s"' in table("--format", "json")
+    cost = table("--metric", "cost-per-million", "--price", "prices.toml")
+    assert lacking(cost, "dollars/million tokens", "1.00") == []

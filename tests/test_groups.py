@@ -9,15 +9,7 @@ from facts import lacking
 from rows import group, row, rows
 
 from gpubench.analysis.compare import once
-from gpubench.analysis.groups import (
-    card_label,
-    completed,
-    groups_of,
-    holes_of,
-    in_order,
-    list_without_value,
-    only_sums,
-)
+from gpubench.analysis.groups import card_label, completed, groups_of, holes_of, in_order, list_without_value, only_sums
 from gpubench.analysis.metrics import SECONDS, valued
 from gpubench.analysis.specimens import labels_of
 from gpubench.rows import write as records

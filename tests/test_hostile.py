@@ -12,8 +12,8 @@ from gpubench.errors import UserError
 from gpubench.rows import write as records
 from gpubench.rows.read import load
 from gpubench.rows.row import COLUMNS, to_cells
+from gpubench.show.formats import FORMATS, rendered
 from gpubench.show.terminal import everything, screen
-from gpubench.show.text import FORMATS, rendered
 from gpubench.studies.answer import answer
 
 SCRIPT = "<script>alert(1)</script>"

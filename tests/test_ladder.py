@@ -80,10 +80,11 @@ def test_the_line_of_a_rung_has_its_marks_and_how_many_reached_the_goal(tmp_path
 
 
 def test_trials_of_another_torch_are_left_out_of_a_rung_and_counted(tmp_path):
-    newer = rung(2, [40.0, 41.0, 42.0], torch="2.15.0")
-    older = rung(2, [60.0, 61.0], torch="2.14.0")
+    newer = rung(2, [40.0, 41.0, 42.0], torch="2.15.0", accuracy=0.9)
+    older = rung(2, [60.0, 61.0], torch="2.14.0", accuracy=0.5)
     (ladder,) = ladders_of(tmp_path, *rung(1, [80.0, 81.0, 82.0], torch="2.15.0"), *newer, *older)
     assert [group.median for group in ladder.rungs] == [81.0, 41.0]
+    assert ladder.rungs[1].accuracy == pytest.approx(0.9)
     assert [ladders._notes(group) for group in ladder.rungs] == [
         [], ["2 trials of another batch, torch or code left out"],
     ]  # fmt: skip

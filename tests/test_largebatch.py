@@ -25,9 +25,8 @@ def test_norms_in_fp16_lose_small_gradients_and_those_in_fp32_do_not(gradient, l
     for name in ("lars", "lars-fp16-norms"):
         layer = torch.nn.Linear(64, 64, bias=False)
         torch.nn.init.constant_(layer.weight, 0.1)
-        optimizer, prepare = training.optimizer_of(name, layer)
+        optimizer = training.optimizer_of(name, layer)
         layer.weight.grad = torch.full_like(layer.weight, gradient)
-        prepare()
         optimizer.step()
         moved[name] = float((layer.weight.detach() - 0.1).norm())
     assert moved["lars"] == pytest.approx(1e-3 * 6.4, rel=0.01)
@@ -86,10 +85,10 @@ def test_its_steps_are_timms():
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("unscaled", [False, True])
-def test_a_scaled_step_is_the_same_and_an_overflow_changes_nothing_and_nobody_waits(unscaled):
+@pytest.mark.parametrize(("name", "unscaled"), [("lars", False), ("lars", True), ("lars-fp16-norms", False)])
+def test_a_scaled_step_is_the_same_and_an_overflow_changes_nothing_and_nobody_waits(name, unscaled):
     plain, scaled = network(), network()
-    optimizers = [Lars(each.parameters(), LR, momentum=MOMENTUM, decay=DECAY) for each in (plain, scaled)]
+    optimizers = [training.optimizer_of(name, each) for each in (plain, scaled)]
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
     scaler.scale(torch.ones(()))
     with Waits() as waits:

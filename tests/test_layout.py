@@ -43,15 +43,10 @@ def test_of_amds_cards_only_instinct_is_fast_with_channels_last(monkeypatch, arc
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_other_devices(precision):
+def test_other_devices_and_what_was_asked_for(precision):
     assert memory_layout.fastest(precision, "cpu") == "channels_last"
     assert memory_layout.fastest(precision, "mps:0") == "contiguous"
-
-
-def test_what_was_asked_for_is_taken():
-    def case(asked):
-        return SimpleNamespace(precision="fp32", device="cpu", params={"memory_format": asked})
-
-    assert memory_layout.memory_format(case("contiguous")) == "contiguous"
-    assert memory_layout.layout(case("contiguous")) is torch.contiguous_format
-    assert memory_layout.layout(case("auto")) is torch.channels_last
+    case = SimpleNamespace(precision=precision, device="cpu", params={"memory_format": "contiguous"})
+    assert (memory_layout.memory_format(case), memory_layout.layout(case)) == ("contiguous", torch.contiguous_format)
+    case.params["memory_format"] = "auto"
+    assert memory_layout.layout(case) is torch.channels_last

@@ -26,7 +26,7 @@ def test_the_example_of_the_documentation_runs(monkeypatch, capsys, tmp_path):
 
 def test_an_answer_is_short_to_print_and_a_table_in_a_notebook_where_names_are_text(tmp_path):
     answer = gpubench.compare(ARTICLE)
-    assert repr(answer) == f"{answer.headline} [5 results, 18 rows]"
+    assert (repr(answer), answer.files) == (f"{answer.headline} [5 results, 18 rows]", 0)
     shown = answer._repr_html_()
     assert shown.startswith("<p>RTX 2080 Ti trains")
     assert shown.count("<tr") == 6

@@ -1,15 +1,15 @@
 """A card that its driver loses during a run: the run stops, names the card, and goes on when it is back."""
 
 import csv
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 from facts import lacking
+from inside import answering
 
 from gpubench.hardware.environment import Device
 from gpubench.hardware.state import CardState, Reading
 from gpubench.runner.options import Options
-from gpubench.runner.process import Outcome
 from gpubench.runner.run import run
 from gpubench.suite.trial import Measurement
 
@@ -35,30 +35,9 @@ class Sensors:
         return None
 
 
-class Machine:
-    """Stands in for `run_child`: a machine whose trials end with `results` in turn, and that lists `later` by then."""
-
-    def __init__(self, results, later, sensors):
-        self.results, self.later, self.sensors = list(results), later, sensors
-        self.asked = 0
-
-    def __call__(self, task, **options):
-        answer = {}
-        if task["task"] == "describe":
-            devices = self.later if self.asked else [CARD, CPU]
-            self.asked += 1
-            facts = {"torch": "2.15.0", "cuda": "13.2", "cudnn": "9", "devices": [asdict(one) for one in devices]}
-            answer = {"facts": facts}
-        elif task["task"] == "trial":
-            result = self.results.pop(0)
-            self.sensors.lost = result is LOST
-            answer = {"measurement": asdict(result), "train_call_seconds": 1.0}
-        return Outcome("answered", 1.0, answer)
-
-
 @pytest.fixture
 def ran(tmp_path, monkeypatch):
-    """Runs six trials of one case on a machine; returns its exit code, text, statuses and the machine."""
+    """Runs trials that end with `results`; the exit code, text, statuses, and how often the devices were listed."""
     monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)
     out = tmp_path / "a.csv"
 
@@ -69,10 +48,20 @@ def ran(tmp_path, monkeypatch):
         lines = []
         sensors = Sensors()
         monkeypatch.setattr("gpubench.runner.session.readers", lambda devices: {"cuda:0": sensors})
-        machine = Machine(results, later, sensors)
-        summary = run(options, lines.append, run_child=machine)
+        left, listed = list(results), []
+
+        def devices():
+            listed.append(later if listed else [CARD, CPU])
+            return listed[-1]
+
+        def result_of(trial):
+            sensors.lost = left[0] is LOST
+            return left.pop(0)
+
+        summary = run(options, lines.append, run_child=answering(result_of, devices))
         with out.open(newline="") as file:
-            return summary.exit_code, "\n".join(lines), [row["status"] for row in csv.DictReader(file)], machine
+            statuses = [row["status"] for row in csv.DictReader(file)]
+        return summary.exit_code, "\n".join(lines), statuses, len(listed)
 
     return go
 
@@ -93,5 +82,5 @@ def test_a_card_that_is_lost_in_the_search_of_a_batch_stops_the_run_too(ran):
 
 
 def test_trials_that_fail_on_a_card_that_computes_go_on(ran):
-    code, _, statuses, machine = ran([LOST, GOOD, LOST, LOST, LOST, LOST])
-    assert (code, statuses.count("failed"), machine.asked) == (4, 5, 3)
+    code, _, statuses, listed = ran([LOST, GOOD, LOST, LOST, LOST, LOST])
+    assert (code, statuses.count("failed"), listed) == (4, 5, 3)

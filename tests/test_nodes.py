@@ -17,7 +17,7 @@ import pytest
 
 from gpubench.errors import UserError
 from gpubench.rows.read import load
-from gpubench.runner.cluster.nodes import SECRET, Nodes, parse_rendezvous
+from gpubench.runner.nodes import SECRET, Nodes, parse_rendezvous
 from gpubench.worker.relay import GREETING, NONCE_BYTES
 
 SUITE = Path(__file__).parent / "suites" / "ranks.py"

@@ -9,7 +9,7 @@ from nvml_answers import A100_MIG, GRAPHICS, H100, MIB, RECORDED, UUID, V100S, N
 
 from gpubench.hardware.environment import Device
 from gpubench.hardware.makers.nvidia import reason_names
-from gpubench.hardware.readers import readers, untold, with_free_memory
+from gpubench.hardware.readers import readers, unread_sensors, with_free_memory
 from gpubench.hardware.state import CardState, Processes, Reading
 
 SLICE = "0a1b2c3d-0000-1111-2222-333344445555"
@@ -106,7 +106,7 @@ def test_each_device_is_asked_of_the_makers_of_its_kind_in_turn(monkeypatch):
     devices = [SimpleNamespace(device=name, kind=name[:-1]) for name in ("cuda0", "cuda1", "xpu0", "cpu0")]
     assert readers(devices) == {"cuda0": "b", "cuda1": "a", "xpu0": None, "cpu0": None}
     assert not makers[3].library.called
-    assert untold(devices[0]).advice == "install a; install b"
+    assert unread_sensors(devices[0]).advice == "install a; install b"
 
 
 def maker(kind, name, knows=(), *, library="there"):

@@ -68,8 +68,8 @@ def test_a_broken_cache_is_an_empty_one(text):
 
 
 def test_the_measured_peak_stands_beside_the_listed_one_if_there_is_one():
-    shown = peak.table([(CARD, "fp16", replace(PEAK, flops_per_second=1e14)), (CPU, "bf16", "no bf16 here")])
-    (card, cpu) = (dict(zip([column.name for column in shown.columns], line, strict=True)) for line in shown.lines)
+    lines = [(CARD, "fp16", replace(PEAK, flops_per_second=1e14)), (CPU, "bf16", "no bf16 here")]
+    card, cpu = ({column.name: value for column, value in peak.line_of(*line)} for line in lines)
     assert (card["TFLOP/s"], card["listed"], card["share"]) == (100, 125, 0.8)
     assert (cpu["TFLOP/s"], cpu["notes"]) == (None, "no bf16 here")
     assert "Volta" in peak.source(CARD) or "V100" in peak.source(CARD)

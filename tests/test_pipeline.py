@@ -139,17 +139,21 @@ def test_resume_skips_what_is_finished(cli, tmp_path):
     assert lacking(planned.stdout, "4 of 6", out, "2 trials") == []
 
 
-class StopAt:
-    """Stands in for `run_child`: Ctrl-C comes while this task of the run goes on."""
+class Accident:
+    """Stands in for `run_child`: something happens while trial `number` goes on."""
 
-    def __init__(self, number: int) -> None:
-        self.left = number
+    def __init__(self, number: int, happens) -> None:
+        self.left, self.happens = number, happens
 
     def __call__(self, task, **options):
         self.left -= task["task"] != "import"
         if self.left < 0:
-            raise KeyboardInterrupt
+            self.happens()
         return run_inside(task, **options)
+
+
+def ctrl_c():
+    raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -160,8 +164,8 @@ def stopped(tmp_path, monkeypatch):
 
     def run_stopped(at: int, **options) -> tuple[int, str]:
         lines: list[str] = []
-        asked = Options(suites=(str(SUITES / "scripted.py"),), device="cpu", precision="fp32", repeats=3, **options)
-        code = run(asked, lines.append, StopAt(at)).exit_code
+        usual = {"suites": (str(SUITES / "scripted.py"),), "device": "cpu", "precision": "fp32", "repeats": 3}
+        code = run(Options(**usual | options), lines.append, Accident(at, ctrl_c)).exit_code
         return code, lines[-1]
 
     return run_stopped
@@ -174,18 +178,11 @@ def test_ctrl_c_in_a_trial_counts_the_rows_and_says_how_to_go_on(stopped, tmp_pa
     assert [row["status"] for row in rows_of(out)] == ["ok"] * 2 + ["interrupted"] * 4
     code, line = stopped(1, out=out)
     assert (code, lacking(line, "3 of 6", out)) == (130, [])
-
-
-def test_ctrl_c_in_a_folder_names_the_file_to_go_on_with(stopped, tmp_path):
-    code, line = stopped(0, out=tmp_path)
-    (out,) = tmp_path.glob("*.csv")
+    code, line = stopped(1, out=tmp_path / "b.csv", batch="fastest")  # in a batch search
+    assert (code, lacking(line, "0 of 6", "b.csv")) == (130, [])
+    code, line = stopped(0, out=tmp_path / "folder")
+    (out,) = (tmp_path / "folder").glob("*.csv")
     assert (code, lacking(line, "0 of 6", f"--out {out}")) == (130, [])
-
-
-def test_ctrl_c_in_a_batch_search(stopped, tmp_path):
-    out = tmp_path / "a.csv"
-    code, line = stopped(1, out=out, batch="fastest")
-    assert (code, lacking(line, "0 of 6", out)) == (130, [])
 
 
 def test_ctrl_c_before_the_first_trial(stopped, tmp_path, monkeypatch):
@@ -198,13 +195,21 @@ def test_ctrl_c_before_the_first_trial(stopped, tmp_path, monkeypatch):
     assert not (tmp_path / "a.csv").exists()
 
 
-def test_ctrl_c_while_a_row_is_written_is_kept_until_it_is(tmp_path):
+def test_ctrl_c_while_a_row_is_written_is_kept_until_it_is(stopped, tmp_path, monkeypatch):
     handlers = {number: signal.getsignal(number) for number in Interrupts.SIGNALS}
+    append = RowsFile.append
+    monkeypatch.setattr(RowsFile, "append", lambda *given: append(*given) or signal.raise_signal(signal.SIGINT))
+    code, line = stopped(9, out=tmp_path / "a.csv", models=("short",), repeats=1)  # one trial, which is the last
+    assert (code, lacking(line, "1 of 1", "a.csv")) == (130, [])
+    for number, before in handlers.items():
+        signal.signal(number, before)
     with Interrupts() as interrupts:
-        with interrupts.held():
+        with interrupts.delayed():
             signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             interrupts.check()
+        interrupts.ignore()
+        signal.raise_signal(signal.SIGINT)  # while the rows of a stopped run are written
     assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN  # a second Ctrl-C cannot cut the end short
     for number, before in handlers.items():
         signal.signal(number, before)
@@ -212,7 +217,7 @@ def test_ctrl_c_while_a_row_is_written_is_kept_until_it_is(tmp_path):
 
 def test_a_second_run_on_a_file_is_refused_before_it_trains(cli, tmp_path, monkeypatch):
     out = tmp_path / "a.csv"
-    monkeypatch.setattr("gpubench.runner.run.run", partial(run, run_child=StopAt(0)))  # no child may start
+    monkeypatch.setattr("gpubench.runner.run.run", partial(run, run_child=Accident(0, ctrl_c)))  # no child may start
     with RowsFile(out):
         done = cli(*scripted(out))
         assert done.returncode == 2
@@ -220,19 +225,6 @@ def test_a_second_run_on_a_file_is_refused_before_it_trains(cli, tmp_path, monke
         assert "is writing it; wait for its end or give another --out" in done.stderr
         assert "trials at most, at least" in cli(*scripted(out, "--dry-run")).stdout
     assert not out.exists()
-
-
-class Accident:
-    """Stands in for `run_child`: something happens while trial `number` goes on."""
-
-    def __init__(self, number: int, happens) -> None:
-        self.left, self.happens = number, happens
-
-    def __call__(self, task, **options):
-        self.left -= task["task"] != "import"
-        if self.left < 0:
-            self.happens()
-        return run_inside(task, **options)
 
 
 def test_a_file_that_is_taken_away_meanwhile_ends_the_run_with_4_and_both_names(cli, tmp_path, monkeypatch):
@@ -259,23 +251,6 @@ def test_runs_that_begin_in_the_same_second_have_files_of_their_own(cli, tmp_pat
     for _ in range(2):
         assert cli(*scripted(tmp_path, "--precision", "fp32", "--models", "short", "--quick")).returncode == 0
     assert [len(rows_of(path)) for path in (tmp_path / "quick").iterdir()] == [1, 1]
-
-
-def test_resume_refuses_other_options_and_names_them(cli, tmp_path):
-    out = tmp_path / "a.csv"
-    base = scripted(out, "--precision", "fp32", "--repeats", 1)
-    assert cli(*base).returncode == 0
-    other = cli(*base, "--seed", 7, "--batch", 32)
-    assert other.returncode == 2
-    assert "differs in batch_size, seed" in other.stderr
-
-
-def test_a_resumed_run_does_not_forget_how_trials_ended(cli, tmp_path):
-    base = ("run", "--suite", SUITES / "misses_goal.py", "--full", "--device", "cpu", "--out", tmp_path / "a.csv")
-    assert cli(*base, "--precision", "fp32").returncode == 4
-    again = cli(*base, "--precision", "fp32")
-    assert "all trials are done" in again.stderr
-    assert again.returncode == 4
 
 
 def test_a_torn_last_line_is_sealed_and_its_trial_runs_again(cli, tmp_path):
@@ -386,18 +361,29 @@ def test_dry_run_prints_the_plan_and_writes_nothing(cli, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--suite", "resnets"), "no such suite"),
-        (("--suite", "none.py"), "no such file"),
-        (("--suite", SUITES / "scripted.py", "--set", "speed=3"), "no such parameter"),
-        (("--suite", SUITES / "scripted.py", "--device", "cuda:99"), "not on this machine"),
-        (("--suite", SUITES / "scripted.py", "--precision", "fp7"), "no such precision"),
-        (("--suite", SUITES / "scripted.py", "--models", "vgg"), "no such model"),
-        (("--suite", SUITES / "scripted.py", "--out", "/proc/nothing/a.csv"), "cannot write"),
-        (("--suite", SUITES / "scripted.py", "--quick", "--full"), "--full"),
+        (("run", "--suite", "resnets"), "no such suite"),
+        (("run", "--suite", "none.py"), "no such file"),
+        (("run", "--suite", SUITES / "scripted.py", "--set", "speed=3"), "no such parameter"),
+        (("run", "--suite", SUITES / "scripted.py", "--device", "cuda:99"), "not on this machine"),
+        (("run", "--suite", SUITES / "scripted.py", "--precision", "fp7"), "no such precision"),
+        (("run", "--suite", SUITES / "scripted.py", "--models", "vgg"), "no such model"),
+        (("run", "--suite", SUITES / "scripted.py", "--out", "/proc/nothing/a.csv"), "cannot write"),
+        (("run", "--quick", "--full"), "--full"),
+        (("run", "--repeats", "0"), "--repeats"),
+        (("run", "--set", "nonsense"), "key=value"),
+        (("run", "--suite", "resnet", "--device", "cpu", "--data", "nowhere"), "nowhere"),
+        (("compare",), "files"),
+        (("compare", "missing.csv"), "missing.csv"),
+        (("data", "fetch", "mnist"), "mnist"),
+        (("run", "--until", "1"), "write it as a percentage"),
+        (("run", "--until", "1%", "--repeats", "8"), "leave out --repeats"),
+        (("run", "--until", "1%", "--quick"), "leave out --quick"),
+        (("run", "--budget", "20m"), "--budget is for --until"),
+        (("run", "--until", "1%", "--budget", "soon"), "--budget soon: write it as"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_2(cli, tmp_path, arguments, words):
-    done = cli("run", *arguments)
+    done = cli(*arguments)
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr

@@ -238,8 +238,6 @@ def test_a_watch_counts_calls_by_their_first_operand_of_floats_and_passes_everyt
 
 
 ALL = {"model float16": 2, "BatchNorm float32": 40, "optimizer float32": 6}
-
-
 PURE = {"model float16": 2, "BatchNorm float16": 1, "optimizer float16": 3}
 
 
@@ -265,6 +263,7 @@ def test_weights_as_they_have_to_be(name, found, summary):
         ("fp16-pure", ALL, "6 of the weights of the optimizer are float32, not float16"),
         ("fp16-pure", {"optimizer float32": 3}, "3 of the weights of the optimizer are float32, not float16"),
         ("bf16", {"BatchNorm bfloat16": 2}, "2 of the weights of the BatchNorm are bfloat16, not float32"),
+        ("bf16", {"frozen float16": 4}, "4 of the weights of the frozen are float16, not bfloat16 or float32 or uint8"),
     ],
 )
 def test_weights_that_contradict_their_label(name, found, words):

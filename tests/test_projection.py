@@ -63,7 +63,7 @@ def test_epochs_of_a_stage_that_did_not_run_have_the_samples_of_the_last_that_di
     ran = tuple(Epoch(index, 9.0, (phase(total=total),)) for index, total in enumerate((100, 80)))
     assert Stage(ran, 5, ()).samples == 100 + 80 + 3 * 80
     assert Stage(ran, 1, ()).samples == 180
-    assert Stage((), 5, ()).samples == 0
+    assert (Stage((), 5, ()).samples, Stage((), 5, ()).seconds(None)) == (0, 0)
     assert Stage((Epoch(0, 9.0, (phase(total=50, name="valid"),)),), 3, ()).samples == 0
 
 

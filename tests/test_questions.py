@@ -12,7 +12,7 @@ from gpubench.analysis.metrics import METRICS, read_prices
 from gpubench.cli.app import app
 from gpubench.errors import UserError
 from gpubench.rows import write as records
-from gpubench.show.text import rendered
+from gpubench.show.formats import rendered
 from gpubench.studies.answer import answer
 
 FAST = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]
@@ -250,6 +250,7 @@ def test_markdown_and_csv_escape(tmp_path):
     assert "<b>" not in rendered(said, "markdown")
     assert "](javascript" not in rendered(said, "markdown").replace("\\[x](", "")
     assert "\\|" in rendered(said, "markdown")
+    assert "| --- | --- | --- | --- | ---: |" in rendered(said, "markdown"), "figures are at the right"
     assert ",'=a|<b>," in rendered(said, "csv")
 
 

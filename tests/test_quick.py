@@ -1,11 +1,11 @@
 """The end of `gpubench run --quick`: rates, their ratio, the place among published cards, one chart, one command."""
 
 import shlex
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from facts import lacking
+from inside import answering
 from PIL import Image
 from rows import row
 from typer.testing import CliRunner
@@ -17,7 +17,6 @@ from gpubench.hardware.environment import Device
 from gpubench.rows import write as records
 from gpubench.rows.read import load
 from gpubench.runner.options import Options
-from gpubench.runner.process import Outcome
 from gpubench.runner.run import run
 from gpubench.runner.session import RunSummary
 from gpubench.suite.trial import Measurement
@@ -101,24 +100,13 @@ def test_what_published_figures_do_not_describe_is_not_ranked(finished, change):
     assert "compare" in next_of(text)
 
 
-class Machine:
-    """Stands in for `run_child` on a machine with these devices; fp16 is twice as fast as fp32."""
-
-    def __init__(self, *devices):
-        self.devices = devices
-
-    def __call__(self, task, **options):
-        if task["task"] == "describe":
-            devices = [asdict(device) for device in self.devices]
-            return Outcome("answered", 1.0, {"facts": {"torch": "2.15.0", "cuda": "", "cudnn": "", "devices": devices}})
-        case = task["trial"]["case"]
-        rate = 500.0 if case["precision"] == "fp32" else 1000.0
-        measurement = Measurement(
-            "ok", seconds=10.0, samples_per_second=rate, epochs=1, samples=8,
-            peak_memory_bytes=(case["batch_size"] + 8) * 10**7, resting_memory_bytes=10**7,
-            memory_format="channels_last",
-        )  # fmt: skip
-        return Outcome("answered", 1.0, {"measurement": asdict(measurement), "train_call_seconds": 1.0})
+def twice_as_fast_in_fp16(trial):
+    case = trial["case"]
+    return Measurement(
+        "ok", seconds=10.0, samples_per_second=500.0 if case["precision"] == "fp32" else 1000.0, epochs=1, samples=8,
+        peak_memory_bytes=(case["batch_size"] + 8) * 10**7, resting_memory_bytes=10**7,
+        memory_format="channels_last",
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -133,7 +121,8 @@ def resnet18(tmp_path, monkeypatch, capsys):
     def quick(*devices, **options):
         lines, out = [], tmp_path / "a.csv"
         chosen = {"models": ("resnet18",), "device": devices[0].device, "synthetic": True, "rank": True} | options
-        summary = run(Options(mode="quick", out=out, **chosen), lines.append, run_child=Machine(*devices))
+        machine = answering(twice_as_fast_in_fp16, lambda: devices)
+        summary = run(Options(mode="quick", out=out, **chosen), lines.append, run_child=machine)
         assert print_results(summary) == 0
         return "\n".join(lines) + capsys.readouterr().err, load([out]).frame
 

@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 import torch
+from answers import answered
 from facts import lacking
 from gpubench.suites.reference import SEQUENCE, VOCABULARY, training
 from measured_rows import rows_of_run
@@ -16,6 +17,15 @@ CASE = {
     "suite": "made", "studies": "placing", "model": "resnet50", "precision": "fp16", "memory_format": "channels_last",
     "params": "epochs=1 image_size=224", "data": "synthetic", "mode": "sampled",
 }  # fmt: skip
+
+
+def test_a_suite_of_rates_is_compared_by_its_rates(tmp_path):
+    fp32 = rows([3000.0, 3030.0], **CASE | {"precision": "fp32"}, samples_per_second=400.0, measured="projected")
+    fp16 = rows([1500.0, 1515.0], **CASE, samples_per_second=800.0, measured="projected")
+    (result,) = answered(tmp_path, [*fp32, *fp16]).results
+    (part,), (chart, _) = result.parts, result.charts
+    assert (result.unit, chart.unit, result.value) == ("samples/s", "samples/s", pytest.approx(2.0))
+    assert (part.subject, part.baseline) == (pytest.approx(800.0), pytest.approx(400.0))
 
 
 def sentences(rate, **changes):

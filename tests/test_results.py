@@ -15,7 +15,7 @@ from gpubench.runner.session import RunSummary
 from gpubench.show.wrap import WIDTH
 from gpubench.studies import words
 from gpubench.studies.answer import answer, headline
-from gpubench.studies.section import Result, in_order
+from gpubench.studies.section import Part, Result, in_order
 
 RESULTS = Path(__file__).parents[1] / "results"
 SLOW = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
@@ -52,6 +52,8 @@ def test_the_article_is_one_sentence_and_a_table_of_its_models(cli):
     assert lines[5].split() == ["resnet18", "35", "min", "28", "min", "1.26", "34", "min", "28", "min", "1.20"]
     assert lines[9].split() == ["mean", "1.30*", "1.42"]
     assert lacking(lines[11], "fp32", "resnet18", "max_lr 1e-2") == []
+    assert "Every case: --all." in done.stdout, "no result is left"
+    assert "?:" not in done.stdout
     below = " ".join(lines[13:])
     facts = ("RTX 2080 Ti in mixed precision", 1.65, "GTX 1080 Ti in fp32", "4 models", 1.33, "5 models", 1.16)
     assert lacking(below, *facts) == []
@@ -99,6 +101,8 @@ def test_the_order_of_results_and_the_headline():
     assert in_order(order[::-1]) == order
     results = [result(value=2.0), result(value=1.5, precision="fp16"), result(value=1.2, models=("a", "b"))]
     assert lacking(headline(results), "A", "2.00", "B", "fp32", "1.50", "fp16") == []
+    others = [result(kind="precision", place=place, precision="") for place in ("X", "Y")]
+    assert headline(others) == others[0].sentence
 
 
 @pytest.mark.parametrize(
@@ -129,6 +133,11 @@ def test_times_as_people_say_them():
         36e3: "10 h",
     }
     assert {seconds: duration(seconds) for seconds in expected} == expected
+    sides = {(9.0, 10.0): "9.0/10 s", (1680.0, 2100.0): "28/35 min", (7200.0, 10800.0): "2.0/3.0 h"}
+    of = {(one, other): result(parts=(Part("m", one, other, other / one),)) for one, other in sides}
+    assert {key: words.sides_of(made, "s") for key, made in of.items()} == sides
+    assert words.sides_of(of[1680.0, 2100.0], "samples/s") == "1,680/2,100"
+    assert words.sides_of(replace(of[9.0, 10.0], unit="samples/s"), "s") == "9.0/10 samples/s"
 
 
 def test_a_first_look_does_not_join_what_is_compared(cli, tmp_path):
@@ -194,16 +203,6 @@ def test_names_tell_cards_and_other_columns_apart(tmp_path):
 def test_only_the_recipe_of_2019_is_called_mixed(tmp_path, precision, name):
     (one,) = found(tmp_path, rows(SLOW), rows(FAST, precision=precision))
     assert one.subject == name
-
-
-def test_scaling_names_its_card(tmp_path):
-    def scaled(factor, **changes):
-        same = {"suite": "scaling", "model": "resnet50", "batch_size": 32, **changes}
-        return [rows([1.0], processes=n, samples_per_second=100.0 * factor(n), session=f"s{n}", **same) for n in (1, 4)]
-
-    both = [*scaled(lambda n: n * 0.75 if n > 1 else 1), *scaled(lambda n: n * 0.5 if n > 1 else 1, **TI)]
-    curves = [each for each in found(tmp_path, *both) if each.kind == "scaling"]
-    assert {(each.place, round(each.value, 2)) for each in curves} == {("RTX 2080 Ti", 3.0), ("GTX 1080 Ti", 2.0)}
 
 
 @pytest.mark.parametrize("accuracies", [(0.0, 0.5), (0.7, 0.6)])

@@ -280,8 +280,10 @@ def test_which_trials_sessions_and_batches_are_there(file_of):
     other = replace(PLAIN, model="large")
     assert file_of((PLAIN, {}), (PLAIN, {"trial": 1})).session_of(other) is None
     assert file_of((PLAIN, {})).session_of(other) == "s1"
-    earlier = file_of((PLAIN, {"batch_size": None}), (PLAIN, {"batch_size": 40}), (PLAIN, {"batch_size": 56}))
-    assert earlier.batch_of(PLAIN)["batch_size"] == 40
+    unconfirmed = (PLAIN, {"batch_size": 64, "status": "interrupted", **NONE})
+    earlier = file_of((PLAIN, {"batch_size": None}), unconfirmed, (PLAIN, {"batch_size": 56}), unconfirmed)
+    assert earlier.batch_of(PLAIN)["batch_size"] == 56
+    assert file_of(unconfirmed).batch_of(PLAIN)["batch_size"] == 64
     earlier = file_of()
     assert (earlier.rounds, earlier.session_of(PLAIN), earlier.batch_of(PLAIN)) == (0, None, None)
     assert differing(earlier, PLAIN) == []

@@ -1,7 +1,6 @@
 """The suite scaling, and what compare makes of its rows: exact sums, T(N) and e(N)."""
 
 import json
-import re
 from contextlib import nullcontext
 
 import pytest
@@ -9,34 +8,17 @@ import torch
 from answers import answered, section, table
 from brief import brief
 from gpubench.suites.scaling import training
-from gpubench.suites.scaling.training import (
-    BUNDLES,
-    Algorithm,
-    Payload,
-    buckets_of,
-    calls_in_a_bundle,
-    wrong_sums,
-)
+from gpubench.suites.scaling.training import BUNDLES, Algorithm, Payload, buckets_of, calls_in_a_bundle, wrong_sums
 from measured_rows import rows_of_run
 from rows import row
 from small_trials import small_trial
 
-from gpubench.analysis.compare import once
-from gpubench.analysis.groups import completed
-from gpubench.analysis.scaling import curves_of
-from gpubench.rows import write as records
-from gpubench.rows.read import load
 from gpubench.rows.table import table_of
 from gpubench.suite import files
 from gpubench.training.clock.clock import Clock
 
 SCALING = files.find("scaling")
 COLUMNS = ["algorithm", "fusion_bytes", "what", "tensors", "bytes", "type", "seconds", "algbw", "busbw", "wrong"]
-
-
-def frame_of(tmp_path, rows):
-    records.append(tmp_path / "rows.csv", rows)
-    return once(completed(load([tmp_path / "rows.csv"]).frame), [])
 
 
 def allreduce(processes, algorithm, group):
@@ -58,10 +40,9 @@ def test_rate_and_efficiency_by_number_of_processes(tmp_path):
         row(suite="scaling", model="resnet50", processes=count, samples_per_second=rate, table=table)
         for count, rate in rates.items()
     ]
-    (curve,) = curves_of(frame_of(tmp_path, rows))
-    (found,) = section(answered(tmp_path, rows), "scaling").tables
-    assert found.name.endswith(", batch 50 per process, gradients sent as float16")
-    assert [(p.processes, p.efficiency) for p in curve.points] == [(1, 1.0), (2, 0.95), (4, 0.9)]
+    ((title, points),) = efficiencies(tmp_path, rows).items()
+    assert title.endswith(", batch 50 per process, gradients sent as float16")
+    assert [point[:2] for point in points] == [(1, 1.0), (2, 0.95), (4, 0.9)]
 
 
 def scaled(counts, factor=1.0, **changes):
@@ -85,15 +66,11 @@ def test_which_rows_are_one_curve(tmp_path):
     assert set(map(tuple, found.values())) == {((1, 1.0, 1), (2, 1.0, 1))}
     assert ["device_hash=bbbb" in title for title in found].count(True) == 1
     assert ["torch=2.9.0" in title for title in found].count(True) == 1
+    cards = answered(tmp_path, [*scaled([1, 2]), *scaled([1, 2], card="NVIDIA A100", session="s4")]).results
+    assert {result.place for result in cards if result.kind == "scaling"} == {"RTX 2080 Ti", "A100"}
     rows = [each for n in (1, 2, 4) for each in scaled([n], session=f"s{n}", device_hash=f"h{n}")]
     (found,) = efficiencies(tmp_path, rows).values()
     assert found == [(1, 1.0, 1), (2, 1.0, 1), (4, 1.0, 1)]
-
-
-def test_the_same_file_twice_is_one_trial(cli, tmp_path):
-    records.append(tmp_path / "rows.csv", scaled([1, 2]))
-    out = cli("compare", "rows.csv", "rows.csv", "--all").stdout
-    assert re.search(r"^ +1 +100 +1.00 +100.0%$", out, re.MULTILINE), out
 
 
 def with_batch(batch, accuracy, setting):

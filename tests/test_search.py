@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 from facts import lacking
 
 from gpubench.hardware.environment import Device
-from gpubench.runner.batch.batches import CaseBatches
-from gpubench.runner.batch.search import MOST, cap_of, capacity_of, confirm, fit_batch, try_fp16
+from gpubench.runner.batches import MOST, CaseBatches, cap_of, capacity_of, confirm, fit_batch, try_fp16
 from gpubench.suite.files import LoadedSuite, find
 from gpubench.suite.suite import Suite
 from gpubench.suite.trial import Case, Measurement, Trial
@@ -21,7 +21,7 @@ CASE = Case(
 )  # fmt: skip
 
 
-def search(answer, cap=None):
+def search(answer, cap=MOST):
     """Search on a device that answers `answer(batch, mode)`, then take the first trial. The case, and what was said."""
     lines = []
 
@@ -35,9 +35,8 @@ def search(answer, cap=None):
 
 
 def batches(measure, known=lambda case: None, samples=2000, card=CARD):
-    return CaseBatches(
-        {"demo": suite_of(samples)}, {"cuda:0": card}, earlier_row=known, measure=measure, say=lambda line: None
-    )
+    session = SimpleNamespace(suites={"demo": suite_of(samples)}, devices={"cuda:0": card})
+    return CaseBatches(session, SimpleNamespace(batch_of=known), measure, lambda line: None)
 
 
 def found_by(batches, case):
@@ -96,7 +95,7 @@ def test_a_precision_is_proved_by_the_first_probe_or_ends_the_search():
         asked.append(trial.case.batch_size)
         return PRECISION_FAILED if trial.prove else fits(trial.case.batch_size)
 
-    case = fit_batch(CASE, CARD, None, measure, lambda line: None)
+    case = fit_batch(CASE, CARD, MOST, measure, lambda line: None)
     assert asked == [8]
     assert (case.refusal_status, "PrecisionError" in case.refusal) == ("failed", True)
     proved = []
@@ -192,20 +191,30 @@ def test_what_was_found_before_an_interruption_is_kept():
     assert [found.so_far(case).batch_size for case in (CASE, other)] == [96, None]
 
 
-@pytest.mark.parametrize("capped", [True, False])
-def test_a_batch_that_was_found_earlier_is_not_looked_for_again(capped):
-    row = pd.DataFrame({"batch_size": [64.0], "batch_capped": [capped], "batch_curve": ["[[8,1.5,100]]"]}).iloc[0]
-    found = batches(lambda trial: pytest.fail("measured"), known=lambda case: row)
+@pytest.mark.parametrize(("capped", "status"), [(True, "ok"), (False, "goal_missed"), (False, "interrupted")])
+def test_a_batch_that_was_found_earlier_is_not_looked_for_again_but_confirmed_if_no_trial_did(capped, status):
+    row = {"batch_size": 64.0, "batch_capped": capped, "batch_curve": "[[8,1.5,100]]", "status": status}
+    asked = []
+
+    def measure(trial):
+        asked.append(trial.batch_size)
+        return fits(trial.batch_size) if trial.batch_size < 60 else Measurement(status="out_of_memory")
+
+    found = batches(measure, known=lambda case: pd.Series(row))
     case = found_by(found, CASE)
     assert (case.batch_size, case.batch_capped, case.batch_curve) == (64, capped, ((8, 1.5, 100),))
+    assert (asked, found.has_searched, found.to_confirm(CASE)) == ([], False, status == "interrupted")
+    trial, measurement = found.measured(Trial(case, 0, 42))
+    assert (asked, measurement.status) == (([64, 56], "ok") if status == "interrupted" else ([64], "out_of_memory"))
     assert not found.to_confirm(CASE)
+    assert found.so_far(CASE) == trial.case
 
 
 FP16 = replace(CASE, precision="fp16")
 TWIN = replace(FP16, batch_policy="max-fp32")
 
 
-@pytest.mark.parametrize(("fp32", "fp16", "twin"), [(136, 152, 136), (136, 136, None), (8, 152, None)])
+@pytest.mark.parametrize(("fp32", "fp16", "twin"), [(136, 152, 136), (160, 152, 160), (136, 136, None), (8, 152, None)])
 def test_a_twin_has_the_batch_of_fp32_and_is_dropped_where_both_agree_or_fp32_fails(fp32, fp16, twin):
     """The search finds 160. First trials confirm less, or, after five smaller batches, none."""
     most = {"fp32": fp32, "fp16": fp16}
@@ -221,6 +230,7 @@ def test_a_twin_has_the_batch_of_fp32_and_is_dropped_where_both_agree_or_fp32_fa
         found.measured(found.ready(Trial(case, 0, 42)))
     case = found_by(found, TWIN)
     assert (case and case.batch_size) == twin
+    assert case is None or case.batch_capped == (fp32 == 160)
 
 
 def test_a_quick_run_takes_one_probe_per_precision():
@@ -251,7 +261,7 @@ def test_the_capacity_of_a_card_is_what_was_free_at_the_start(limit, available, 
 
 def test_a_cap_that_the_suite_cannot_compute_fails_the_case(monkeypatch):
     broken = batches(lambda trial: fits(trial.batch_size))
-    monkeypatch.setattr("gpubench.runner.batch.batches.cap_of", lambda case, suite: 1 / 0)
+    monkeypatch.setattr("gpubench.runner.batches.cap_of", lambda case, suite: 1 / 0)
     case = found_by(broken, CASE)
     assert (case.refusal_status, case.batch_size) == ("failed", None)
     assert "ZeroDivisionError" in case.refusal

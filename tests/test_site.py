@@ -16,7 +16,7 @@ from gpubench.cli.site import write_site
 from gpubench.errors import UserError
 from gpubench.rows import write as records
 from gpubench.rows.row import COLUMNS
-from gpubench.show.site.addresses import addresses, source_link
+from gpubench.show.site import addresses, source_link
 from gpubench.studies.cards.figures import published
 from gpubench.studies.ranked_cases import NO_ROWS, SiteRow, ranks_of
 

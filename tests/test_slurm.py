@@ -16,7 +16,7 @@ import pytest
 from gpubench.cli.run import without
 from gpubench.errors import UserError
 from gpubench.rows.read import load
-from gpubench.runner.cluster.slurm import _submit, parse_slurm
+from gpubench.runner.slurm import _submit, parse_slurm
 
 ROOT = Path(__file__).parents[1]
 SUITE = ROOT / "tests" / "suites" / "ranks.py"

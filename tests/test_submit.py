@@ -16,7 +16,7 @@ from gpubench.cli.app import app
 from gpubench.rows import write as records
 from gpubench.rows.read import load
 from gpubench.rows.row import COLUMNS, DIGEST, FLAGS, NUMBERS, digest_of
-from gpubench.submit import limits
+from gpubench.submit import row_checks
 from gpubench.submit.check import reports
 from gpubench.submit.submitted import rows_of
 from gpubench.suite import files
@@ -60,7 +60,7 @@ def test_a_row_that_the_clock_made_has_no_problem(tmp_path, mode, accelerator):
     records.append(tmp_path / "a.csv", made)
     rows = rows_of(load([tmp_path / "a.csv"], keep=True))
     assert len(rows) == 25
-    assert [problem for row in rows for problem in limits.problems(row)] == []
+    assert [problem for row in rows for problem in row_checks.problems(row)] == []
 
 
 LACKING = {

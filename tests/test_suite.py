@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from gpubench.errors import UserError
+from gpubench.rows.row import QUALITIES
 from gpubench.suite import files
 from gpubench.suite.suite import COMMON_PARAMS, Param
 
@@ -35,6 +36,7 @@ def test_every_built_in_suite_is_complete(name):
     assert found.name == name
     assert found.summary
     assert found.suite.models
+    assert not found.suite.quality or QUALITIES[found.suite.quality].better == found.suite.better
     assert all(param.help for param in found.suite.params.values())
     assert len(found.digest) == 64
     for parameter, by_value in found.suite.presets.items():

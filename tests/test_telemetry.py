@@ -14,7 +14,6 @@ from small_trials import small_trial
 from gpubench.hardware.environment import Device, cpu_facts, environment_of
 from gpubench.hardware.state import CardState, Commands, Processes, Reading
 from gpubench.hardware.telemetry import Sampler, foreign, settled
-from gpubench.runner.data import Data
 from gpubench.runner.measure import Measure
 from gpubench.runner.options import Options
 from gpubench.runner.process import Outcome, run_child
@@ -54,7 +53,7 @@ def sampled(card, seconds, *, cpu_energy=lambda: None, on_cpu=False, pid=1, firs
     sampler = Sampler(card, cpu_energy, on_cpu=on_cpu, now=lambda: now[0])
     told = []
     while now[0] <= seconds:
-        sampler.hear(LAP_EVENT if now[0] >= first_lap else BEGUN)
+        sampler.note(LAP_EVENT if now[0] >= first_lap else BEGUN)
         if isinstance(card, Card):
             card.now = now[0]
         if news := sampler.tick(pid):
@@ -223,7 +222,6 @@ def session_and_case(tmp_path, card):
         cards={"xpu:0": card},
         environment=environment_of(cpu_facts()),
         path=tmp_path / "a.csv",
-        data={"scripted": Data("")},
     )
     return session, case
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from test_process import STARTS_ANOTHER, gone, measured, skip_an_hour_once_written, task
 
@@ -34,14 +35,17 @@ def run_in(templates: Templates, asked: dict[str, object]) -> tuple[Outcome, lis
 
 
 def test_trials_of_a_suite_are_forks_of_one_process_that_imported_it_once(tmp_path, templates):
-    asked = task(tmp_path, "import os; print(os.getppid(), os.getpgid(0) == os.getpid(), IMPORTED)")
+    asked = task(tmp_path, "import os; print(os.getppid(), os.getpgid(0) == os.getpid(), IMPORTED, os.getpid())")
     path = tmp_path / "odd.py"
     path.write_text(f"import time\nIMPORTED = time.monotonic_ns()\n{path.read_text()}")
     asked = json.loads(json.dumps(asked).replace(str(asked["trial"]["case"]["suite_digest"]), digest(path)))
     answers = [run_in(templates, asked) for _ in range(3)]
     assert {outcome.start for outcome, _ in answers} == {"forked"}
-    assert len({lines[0] for _, lines in answers}) == 1
-    assert answers[0][1][0].split()[1] == "True"
+    *same, pids = zip(*(lines[0].split() for _, lines in answers), strict=True)
+    assert [len(set(values)) for values in same] == [1, 1, 1]
+    assert same[1][0] == "True"
+    # A zombie would count as another program on the card.
+    assert not any(psutil.pid_exists(int(pid)) for pid in pids)
 
 
 def test_trials_of_a_case_share_no_template_and_so_neither_hash_seed_nor_layout(tmp_path, templates):

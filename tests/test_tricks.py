@@ -28,10 +28,7 @@ SMALL = ("epochs=1", "width=2", "train_images=64", "valid_images=33", "test_imag
 
 def cases(mode="full", device=CPU, **settings):
     options = Options(suites=("tricks",), device="cpu", mode=mode, settings=settings)
-    return {
-        case.model: case
-        for case in cases_of(recipes_of(options, [TRICKS]), options, [device], {"tricks": "cifar10"}, {})
-    }
+    return {case.model: case for case in cases_of(recipes_of(options, [TRICKS]), options, [device])}
 
 
 def test_each_trick_alone_sets_one_thing_or_is_refused_with_its_reason():

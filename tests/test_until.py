@@ -7,9 +7,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from facts import lacking
+from inside import answering
 
 from gpubench.interval import drifts, median_interval
+from gpubench.runner.options import Options
 from gpubench.runner.rounds import half_width, why_stop, widths_of
+from gpubench.runner.run import run
+from gpubench.suite.trial import Measurement
 
 SCRIPTED = Path(__file__).parent / "suites" / "scripted.py"
 TIGHT = [1.0, 1.001, 1.002, 0.999, 0.998, 1.0]
@@ -28,7 +32,6 @@ def train(trial, clock):
             time.sleep(step)
     for _ in clock.resident():
         time.sleep(step)
-    return {}
 
 SUITE = Suite(train=train, models=("gains", "equal"), params={}, version=1, torch=False)
 """
@@ -41,7 +44,7 @@ def test_a_ratio_that_three_rounds_decide_gets_no_more(cli, tmp_path):
     assert "up to 6 rounds" in cli(*base, "--dry-run").stdout
     done = cli(*base)
     assert done.returncode == 0, done.stderr
-    assert lacking(done.stderr, "24 trials at most", "after 3 rounds", "6 trials") == []
+    assert lacking(done.stderr, "24 trials at most", "after 3 rounds: gains", "6 trials") == []
     rows = pd.read_csv(tmp_path / "a.csv")
     numbers = rows.groupby(["model", "precision"])["trial"].agg(list).map(sorted)
     assert {key: list(trials) for key, trials in numbers.items()} == {
@@ -80,17 +83,17 @@ def test_half_width_is_of_the_corrected_interval_as_a_share_of_the_median(second
 def test_where_a_width_or_a_budget_is_just_enough():
     wide = {"a": [100.0, 110.0, 120.0, 90.0, 80.0, 100.0], "b": [40.0, 44.0, 41.0, 39.0, 40.0, 36.0], "c": []}
     assert widths_of(wide) == {"a": pytest.approx(0.2), "b": pytest.approx(0.1)}
-    assert why_stop(wide, 0.2) == "2 of 2 intervals are within 20%"
-    assert why_stop(wide, 0.19) is None
-    assert why_stop(wide, 0.19, budget_seconds=60, needed_seconds=60) is None
-    assert lacking(why_stop(wide, 0.125, 60.4, 60.5), "60 s", "1 of 2", "12.5%", "a (20%)") == []
-    assert lacking(why_stop(wide, 0.01, 0.0, 1.0), "0 s", "0 of 2", "1%", "a (20%)", "b (10%)") == []
-    assert why_stop({"a": TIGHT, "broken": []}, 0.01) == "1 of 1 intervals are within 1%"
-    assert why_stop({"broken": []}, 0.01)
+    assert why_stop(widths_of(wide), 0.2) == "2 of 2 intervals are within 20%"
+    assert why_stop(widths_of(wide), 0.19) is None
+    assert why_stop(widths_of(wide), 0.19, budget_seconds=60, needed_seconds=60) is None
+    assert lacking(why_stop(widths_of(wide), 0.125, 60.4, 60.5), "60 s", "1 of 2", "12.5%", "a (20%)") == []
+    assert lacking(why_stop(widths_of(wide), 0.01, 0.0, 1.0), "0 s", "0 of 2", "1%", "a (20%)", "b (10%)") == []
+    assert why_stop(widths_of({"a": TIGHT, "broken": []}), 0.01) == "1 of 1 intervals are within 1%"
+    assert why_stop(widths_of({"broken": []}), 0.01)
     steady, drifting = [1.000, 1.002, 1.001, 1.003, 0.999, 1.001], [1.000, 1.001, 1.002, 1.003, 1.004, 1.005]
-    assert why_stop({"a": steady}, 0.01)
-    assert why_stop({"a": steady, "b": drifting}, 0.01) is None
-    assert "b (too few trials, or they drift)" in why_stop({"a": steady, "b": drifting}, 0.01, 10.0, 11.0)
+    assert why_stop(widths_of({"a": steady}), 0.01)
+    assert why_stop(widths_of({"a": steady, "b": drifting}), 0.01) is None
+    assert "b (too few trials, or they drift)" in why_stop(widths_of({"a": steady, "b": drifting}), 0.01, 10.0, 11.0)
 
 
 def test_rounds_are_added_and_a_budget_ends_them(cli, tmp_path, monkeypatch):
@@ -122,20 +125,45 @@ def test_rounds_are_added_and_a_budget_ends_them(cli, tmp_path, monkeypatch):
     assert len(after) > len(before)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--until", "1"), "write it as a percentage"),
-        (("--until", "1%", "--repeats", "8"), "leave out --repeats"),
-        (("--until", "1%", "--quick"), "leave out --quick"),
-        (("--budget", "20m"), "--budget is for --until"),
-        (("--until", "1%", "--budget", "soon"), "--budget soon: write it as"),
-    ],
-)
-def test_a_mistake_is_2(cli, arguments, words):
-    done = cli("run", "--suite", SCRIPTED, *arguments)
-    assert done.returncode == 2
-    assert words in done.stderr
+@pytest.fixture
+def rounds_of(tmp_path, monkeypatch):
+    """Runs trials that end as `result_of(case)`; returns the rounds of each case, and the lines."""
+    monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)
+    (tmp_path / "half.py").write_text(FASTER_IN_HALF)
+
+    def run_all(result_of, **wishes):
+        asked, lines = {}, []
+
+        def ended(trial):
+            if trial["case"]["mode"] != "probe":
+                asked.setdefault((trial["case"]["model"], trial["case"]["precision"]), []).append(trial["index"])
+            return result_of(trial["case"])
+
+        usual = {"suites": (str(tmp_path / "half.py"),), "device": "cpu", "out": tmp_path / "a.csv"}
+        assert run(Options(**usual, **wishes), lines.append, answering(ended)).exit_code == 4
+        return asked, lines
+
+    return run_all
+
+
+def test_only_ok_trials_have_a_time_and_a_finished_run_goes_on_with_until(rounds_of):
+    def missed():
+        result = Measurement("goal_missed", seconds=1.0, measured=True)
+        return rounds_of(lambda case: result, until=0.01, precision="fp32", models=("equal",))
+
+    assert missed()[0] == {("equal", "fp32"): [0, 1, 2, 3, 4, 5]}  # no case has a time, so there is no seventh
+    again, lines = missed()
+    assert (again, lacking("\n".join(lines), "6 of 6", "already in", "0 to do")) == ({}, [])
+
+
+def test_ratios_are_looked_at_after_a_round_whose_last_case_cannot_run(rounds_of):
+    def result_of(case):
+        seconds = 2.0 if case["precision"] == "fp32" else 1.0
+        good = Measurement("ok", seconds=seconds, samples_per_second=1.0)
+        return good if case["model"] == "gains" else Measurement("failed", "no step ran")
+
+    asked, _ = rounds_of(result_of, precision="fp32,bf16", batch="fastest")
+    assert asked == {("gains", precision): [0, 1, 2] for precision in ("fp32", "bf16")}
 
 
 @pytest.mark.parametrize(

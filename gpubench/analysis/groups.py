@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from gpubench.analysis import stats
+from gpubench.printed import shown
 from gpubench.rows.alike import CASE, GROUP, IDENTITY, OUTCOMES, SPECIMEN, STACK_PARAMS
 from gpubench.rows.params import params_of, params_without
-from gpubench.rows.read import shown
 from gpubench.suite.precisions import PRECISIONS
 
 POWER_SLACK = 0.01

@@ -9,7 +9,6 @@ from gpubench.errors import UserError
 from gpubench.rows.alike import KEY, LINK, SOFTWARE, SPECIMEN, STACK, STACK_PARAMS
 from gpubench.rows.params import params_of, params_without
 from gpubench.rows.row import COLUMNS
-from gpubench.suite.precisions import FULL as FULL
 from gpubench.suite.precisions import LINEAR_ONLY
 
 FOLLOWS = {

@@ -16,7 +16,6 @@ import pandas as pd
 
 from gpubench.analysis.groups import CPU, short
 from gpubench.analysis.matching import values_named
-from gpubench.analysis.scaling import goals_of
 from gpubench.analysis.stats import Ratio
 from gpubench.errors import UserError
 from gpubench.rows.alike import GROUP
@@ -76,11 +75,12 @@ class Metric:
 
 CHEAPER = ("cheaper", "dearer")
 SECONDS = Metric("seconds", "seconds", "s", "seconds")
+RATE = Metric("rate", "samples/s", "samples/s", "samples_per_second", inverse=True)
 METRICS = {
     metric.name: metric
     for metric in (
         SECONDS,
-        Metric("rate", "samples/s", "samples/s", "samples_per_second", inverse=True),
+        RATE,
         Metric(
             "energy",
             "samples/joule",
@@ -99,6 +99,7 @@ METRICS = {
         Metric(
             "value", "samples/dollar", "samples/dollar", "a rate and a price (--price)", inverse=True, words=CHEAPER
         ),
+        Metric("cost-per-million", "dollars/million samples", "dollars", "a rate and a price (--price)", words=CHEAPER),
         Metric("memory", "peak GiB", "GiB", "peak_memory_bytes", words=("smaller", "larger")),
         Metric("batch", "batch size", "count", "batch_size", inverse=True, words=("larger", "smaller")),
         Metric(
@@ -111,6 +112,7 @@ METRICS = {
             statuses=TRAINED,
             by_loss=True,
         ),
+        Metric("loss", "loss", "loss", "loss: full runs only", words=("lower", "higher"), statuses=TRAINED),
         Metric(
             "time-to-goal",
             "seconds to the goal",
@@ -138,20 +140,26 @@ def valued(frame: pd.DataFrame, metric: Metric, prices: Prices | None) -> pd.Dat
     """
     nothing = pd.Series(math.nan, index=frame.index)
     seconds = frame["seconds"]
+    sample_seconds = 1 / frame["samples_per_second"].where(frame["samples_per_second"] > 0)
     values: Mapping[str, Callable[[], pd.Series]] = {
         "seconds": lambda: seconds,
-        "rate": lambda: 1 / frame["samples_per_second"].where(frame["samples_per_second"] > 0),
+        "rate": lambda: sample_seconds,
         "energy": lambda: frame.get("joules_per_sample", nothing),
         "cost": lambda: _dollars(frame, prices),
-        "value": lambda: (
-            _hourly(frame, prices) / 3600 / frame["samples_per_second"].where(frame["samples_per_second"] > 0)
-        ),
+        "value": lambda: _hourly(frame, prices) / 3600 * sample_seconds,
+        "cost-per-million": lambda: _hourly(frame, prices) / 3600 * sample_seconds * 1e6,
         "memory": lambda: frame["peak_memory_bytes"] / 2**30,
         "batch": lambda: 1 / frame["batch_size"].where(frame["batch_size"] > 0),
         "accuracy": lambda: 1 / frame["accuracy"].where(frame["accuracy"] > 0),
+        "loss": lambda: frame["loss"],
         "time-to-goal": lambda: seconds.where(success_of(frame).notna()),
     }
     return frame.assign(value=values[metric.name]())
+
+
+def goals_of(frame: pd.DataFrame) -> "pd.Series[float]":
+    """Return the goal among each row's parameters; NaN where there is none."""
+    return pd.to_numeric(frame["params"].str.extract(r"(?:^| )goal=(\S+)", expand=False), errors="coerce")
 
 
 def success_of(frame: pd.DataFrame) -> "pd.Series[float]":

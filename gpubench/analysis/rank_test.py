@@ -1,11 +1,10 @@
 """The Mann-Whitney test and the interval from it, on floats. `stats` calls it."""
 
 import math
-from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -14,41 +13,27 @@ EXACT_UP_TO = 2500
 
 
 def log_differences(a: Sequence[float], b: Sequence[float]) -> list[float]:
-    """Return log x - log y of all pairs, sorted: the input of the test and its interval."""
+    """Return log x - log y of all pairs, sorted: the input of the interval."""
     log_a, log_b = [math.log(x) for x in a], [math.log(y) for y in b]
     return sorted(x - y for x in log_a for y in log_b)
 
 
-def p_value(a: Sequence[float], b: Sequence[float], differences: Sequence[float]) -> float:
+def p_value(a: Sequence[float], b: Sequence[float]) -> float:
     """Return the two-sided p value that both samples have one distribution (Mann and Whitney 1947).
 
-    Exact where the product of the sizes is at most EXACT_UP_TO; with ties, over all ways to split these values.
+    Exact where the product of the sizes is at most EXACT_UP_TO, over all ways to split these values.
     """
-    n, m = len(a), len(b)
-    if n * m > EXACT_UP_TO:
-        from scipy.stats import mannwhitneyu
+    if len(a) * len(b) > EXACT_UP_TO:
+        from scipy.stats import mannwhitneyu  # takes a second to import, and is not exact with ties
 
         return float(mannwhitneyu(a, b, alternative="two-sided").pvalue)
-    if len({*a, *b}) < n + m:
-        return _p_with_ties(a, b)
-    # The interval needs the same counts. To import scipy.stats for this number would take a second.
-    u = bisect_left(differences, 0.0)
-    return min(1.0, 2 * sum(_orders(n, m)[: min(u, n * m - u) + 1]) / math.comb(n + m, n))
-
-
-def _p_with_ties(a: Sequence[float], b: Sequence[float]) -> float:
-    """Return the p value from the rank sums of all choices of len(a) values. Tied values have their mean rank."""
-    values = np.array([*a, *b])
+    smaller, larger = sorted((a, b), key=len)
+    values = np.array([*smaller, *larger])
     # Twice the mean rank is a whole number.
     doubled = [int((values < value).sum() + (values <= value).sum()) + 1 for value in values]
-    n, total = len(a), sum(doubled)
-    ways = np.zeros((n + 1, total + 1))
-    ways[0, 0] = 1
-    for rank in doubled:
-        ways[1:, rank:] += ways[:-1, : total + 1 - rank].copy()
-    below = np.cumsum(ways[n])
-    rank_sum = sum(doubled[:n])
-    least, most = below[rank_sum], below[-1] - (below[rank_sum - 1] if rank_sum else 0)
+    below = _choices(tuple(sorted(doubled)), len(smaller))
+    rank_sum = sum(doubled[: len(smaller)])
+    least, most = below[rank_sum], below[-1] - below[rank_sum - 1]
     return min(1.0, 2 * float(min(least, most) / below[-1]))
 
 
@@ -62,16 +47,14 @@ def shift_interval(differences: Sequence[float], n: int, m: int, confidence: flo
 
 
 @lru_cache(maxsize=64)
-def _orders(n: int, m: int) -> tuple[int, ...]:
-    """Return how many orders of n + m untied values give U = 0, 1, ... n*m (a Gaussian binomial)."""
-    counts = [1] + [0] * (n * m)
-    for i in range(1, n + 1):
-        # Multiply by (1 - q^(m+i)), divide by (1 - q^i).
-        for u in range(n * m, m + i - 1, -1):
-            counts[u] -= counts[u - m - i]
-        for u in range(i, n * m + 1):
-            counts[u] += counts[u - i]
-    return tuple(counts)
+def _choices(ranks: tuple[int, ...], count: int) -> "np.ndarray[Any, np.dtype[np.float64]]":
+    """Return how many choices of `count` of these ascending ranks have a sum of at most 0, 1, 2 ..."""
+    width = sum(ranks[-count:]) + 1
+    ways = np.zeros((count + 1, width))
+    ways[0, 0] = 1
+    for rank in ranks:
+        ways[1:, rank:] += ways[:-1, : width - rank].copy()
+    return np.cumsum(ways[count])
 
 
 @lru_cache(maxsize=256)
@@ -80,5 +63,7 @@ def _critical(n: int, m: int, tail: float) -> int:
     if n * m > EXACT_UP_TO:
         spread = math.sqrt(n * m * (n + m + 1) / 12)
         return max(0, int(n * m / 2 + NormalDist().inv_cdf(tail) * spread + 0.5))
-    total = math.comb(n + m, n)
-    return next(rank for rank, below in enumerate(accumulate(_orders(n, m))) if below / total > tail)
+    fewer = min(n, m)
+    # U is the sum of the ranks of one side less its least sum.
+    below = _choices(tuple(range(1, n + m + 1)), fewer)[fewer * (fewer + 1) // 2 :]
+    return int(np.searchsorted(below / below[-1], tail, side="right"))

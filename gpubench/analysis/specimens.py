@@ -11,8 +11,8 @@ import pandas as pd
 
 from gpubench.analysis.groups import LABELLED, Group, card_label, dicts_of, in_order, text_of, texts_of
 from gpubench.analysis.stats import MEASURED_FROM, median
+from gpubench.printed import shown
 from gpubench.rows.alike import KEY, OUTCOMES, SPECIMEN, STACK, WORKLOAD
-from gpubench.rows.read import shown
 
 
 def combined(groups: Sequence[Group], axis: str) -> list[Group]:

@@ -130,7 +130,7 @@ def ratio(a: Sequence[float], b: Sequence[float], *, until: bool = False) -> Rat
         return _ratio_interval(value, (min(low, by_ranks[0]), max(high, by_ranks[1])))
 
     wide = interval(level)
-    p = min(1.0, ranks.p_value(a, b, differences) * (OPTIONAL_STOPPING if until else 1))
+    p = min(1.0, ranks.p_value(a, b) * (OPTIONAL_STOPPING if until else 1))
     decisive = wide if alike else interval(max(level, ACROSS))
     if FEWEST_TRIALS <= min(len(a), len(b)) < DECIDING_TRIALS:
         few = few_sides(a, b)
@@ -186,7 +186,7 @@ def p_above(a: Sequence[float], b: Sequence[float], limit: float, *, until: bool
         return _p_above(*few_sides(a, b), limit)
     scaled = [value / limit for value in a]
     differences = ranks.log_differences(scaled, b)
-    p = ranks.p_value(scaled, b, differences) / 2
+    p = ranks.p_value(scaled, b) / 2
     p = p if median(differences) > 0 else 1 - p
     return min(1.0, p * (OPTIONAL_STOPPING if until else 1))
 

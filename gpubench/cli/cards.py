@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpubench.cli.arguments import check_choice
-from gpubench.cli.options import FLAG, FORMATS, THEMES, Format, Price, Theme, chart_option, shown_option, side_option
+from gpubench.cli.options import (
+    FLAG,
+    FORMATS,
+    THEMES,
+    Format,
+    Price,
+    Theme,
+    chart_option,
+    check_choice,
+    examples,
+    shown_option,
+    side_option,
+)
 from gpubench.errors import UserError
 from gpubench.printed import say
 from gpubench.show.wrap import indented, line_width, wrapped
@@ -16,19 +27,13 @@ from gpubench.show.wrap import indented, line_width, wrapped
 if TYPE_CHECKING:
     from gpubench.studies.section import Answer, Table
 
-EXAMPLES = """
-Examples:
-
-Rank every card that others measured: `gpubench cards`
-
-Compare two cards: `gpubench cards RTX 4090 RTX 3090`
-
-Several cards, relative to the last one: `gpubench cards H100 SXM L40S RTX 4090`
-
-Per dollar: `gpubench cards --relative-to "RTX 3090" --price prices.toml`
-
-Who published the figures: `gpubench cards --sources`
-"""
+EXAMPLES = examples(
+    "Rank every card that others measured: `gpubench cards`",
+    "Compare two cards: `gpubench cards RTX 4090 RTX 3090`",
+    "Several cards, relative to the last one: `gpubench cards H100 SXM L40S RTX 4090`",
+    'Per dollar: `gpubench cards --relative-to "RTX 3090" --price prices.toml`',
+    "Who published the figures: `gpubench cards --sources`",
+)
 
 
 def cards(
@@ -66,9 +71,8 @@ def cards(
         return _print(answer, table, answer.sections[0].tables)
     names = list(data_sheets())
     chosen = options.cards_in(card or (), names)
-    if len(chosen) != len(set(chosen)):
-        twice = next(name for name in chosen if chosen.count(name) > 1)
-        raise UserError(f"{twice} is named twice; name different cards to compare them")
+    if twice := [name for name in chosen if chosen.count(name) > 1]:
+        raise UserError(f"{twice[0]} is named twice; name different cards to compare them")
     if len(chosen) > 1 and relative_to:
         raise UserError(f"--relative-to {relative_to}: the last card is the reference; leave it out")
     if len(chosen) == 1 and (charts or price):
@@ -83,7 +87,7 @@ def cards(
     else:
         ranked = ranking.rank(chosen[-1] if chosen else reference, classes, dollars)
         ranked = ranked.of(chosen) if chosen else ranked
-        lines = ranked.lines if chosen or every or table != "terminal" else ranked.well_known()
+        lines = ranked.lines if chosen or every or table != "terminal" else ranked.well_known(ranking.MOST_LISTED)
         answer = ranking.answer(ranked, lines, are_chosen=bool(chosen))
     tables = answer.sections[0].tables
     if len(chosen) == 2:  # the ratios are in the headline and the notes
@@ -135,8 +139,8 @@ def _prices(path: Path, cards: Sequence[str]) -> dict[str, float]:
 
 def _print(answer: "Answer", format_name: str, tables: Sequence["Table"], *, notes_first: bool = False) -> None:
     """Print the answer in a format; for `terminal` these tables instead of the answer's."""
+    from gpubench.show.formats import rendered
     from gpubench.show.terminal import table_lines
-    from gpubench.show.text import rendered
 
     if format_name != "terminal":
         say(*rendered(answer, format_name).removesuffix("\n").split("\n"))

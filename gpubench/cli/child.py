@@ -3,6 +3,7 @@
 `show`, `fits` and `selftest` call it.
 """
 
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from gpubench.errors import UserError
@@ -18,17 +19,17 @@ def case_of(loaded: "LoadedSuite", options: "Options", device: "Device") -> "Cas
     """Return the first case of these options, on synthetic data and with random weights. Raises UserError."""
     from gpubench.runner.cases import cases_of, recipes_of
 
-    data = {loaded.name: "synthetic" if loaded.suite.data else ""}
-    weights = {(loaded.name, model): "random" for model in loaded.suite.models if loaded.suite.weights}
-    return cases_of(recipes_of(options, [loaded]), options, [device], data, weights)[0]
+    recipe = recipes_of(options, [loaded])[0]
+    data, weights = "synthetic" if loaded.suite.data else "", "random" if loaded.suite.weights else ""
+    return cases_of([replace(recipe, data=data, weights=weights)], options, [device])[0]
 
 
 def result_of(task: str, case: "Case", key: str, time_limit_seconds: float, **more: Any) -> Any:
     """Return the value of `key` in the task's answer; `more` is passed to the task. Raises UserError if it fails."""
     from gpubench.runner.process import run_child
-    from gpubench.suite.trial import Trial, trial_to_json
+    from gpubench.suite.trial import Trial
 
-    trial = trial_to_json(Trial(case, index=0, seed=0))
+    trial = asdict(Trial(case, index=0, seed=0))
     outcome = run_child({"task": task, "trial": trial, **more}, time_limit_seconds=time_limit_seconds)
     answer = outcome.answer or {"reason": outcome.reason}
     if key not in answer:

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-from gpubench.cli.arguments import check_choice, parse_share
 from gpubench.cli.options import (
     FLAG,
     FORMATS,
@@ -17,22 +16,20 @@ from gpubench.cli.options import (
     Theme,
     Where,
     chart_option,
+    check_choice,
+    examples,
+    parse_share,
     shown_option,
 )
 from gpubench.errors import UserError
 from gpubench.printed import say
 
-EXAMPLES = """
-Examples:
-
-Every card and precision: `gpubench compare results/*.csv`
-
-Also as charts: `gpubench compare mine.csv theirs.csv --by card --baseline "1080 Ti" --charts charts/`
-
-The best card per dollar: `gpubench compare results/*.csv --metric value --price prices.toml`
-
-As a test in CI, by its exit code: `gpubench compare *.csv --by torch --baseline 2.14 --fail-on-slower 5%`
-"""
+EXAMPLES = examples(
+    "Every card and precision: `gpubench compare results/*.csv`",
+    'Also as charts: `gpubench compare mine.csv theirs.csv --by card --baseline "1080 Ti" --charts charts/`',
+    "The best card per dollar: `gpubench compare results/*.csv --metric value --price prices.toml`",
+    "As a test in CI, by its exit code: `gpubench compare *.csv --by torch --baseline 2.14 --fail-on-slower 5%`",
+)
 NOTHING_COMPARABLE = 3
 """Exit code."""
 
@@ -71,8 +68,8 @@ def compare(
     from gpubench.analysis.compare import Question, compare_rows, load_rows
     from gpubench.analysis.gate import gate
     from gpubench.analysis.metrics import metric_named
+    from gpubench.show.formats import rendered
     from gpubench.show.terminal import everything, screen
-    from gpubench.show.text import rendered
     from gpubench.studies import answer as answers
 
     check_choice("--theme", theme, THEMES)
@@ -89,12 +86,13 @@ def compare(
     answer = answers.answer_to(compared, loaded, files=answers.count_files(files))
     answer = answers.only(answer, only) if only else answer
     say(*answer.problems, err=True)
+    read = answers.in_units(answer)
     if table == "terminal":
         in_full = every or bool(only) or not answer.results
-        say(*screen(answer, in_full=in_full))
-        say(*everything(answer, every_table=every) if in_full else ())
+        say(*screen(read, in_full=in_full))
+        say(*everything(read, every_table=every) if in_full else ())
     else:
-        say(*rendered(answer, table).removesuffix("\n").split("\n"))
+        say(*rendered(read if table == "markdown" else answer, table).removesuffix("\n").split("\n"))
     if charts is not None:
         from gpubench.show.charts import draw
 

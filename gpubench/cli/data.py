@@ -15,10 +15,7 @@ SHOWN = 20
 
 
 def fetch(
-    names: Annotated[
-        list[str],
-        typer.Argument(help="Datasets or weights; `gpubench data list` shows them."),
-    ],
+    names: Annotated[list[str], typer.Argument(help="Datasets or weights; `gpubench data list` shows them.")],
 ) -> None:
     """Download datasets or weights from their official address into the cache."""
     from gpubench.data import datasets
@@ -64,12 +61,9 @@ def prepare(
         bad |= dict(done.bad)
     if not bad:
         return 0
-    say(*(f"cannot be used: {images.shown(file)}: {why}" for file, why in list(bad.items())[:SHOWN]), err=True)
-    count = f"{len(bad)} of {len(tree.train) + len(tree.valid)}"
-    say(
-        f"{count} images cannot be used. Training skips them; validation stops at them. Repair or remove them.",
-        err=True,
-    )
+    lines = [f"cannot be used: {images.shown(file)}: {why}" for file, why in list(bad.items())[:SHOWN]]
+    count = f"{len(bad)} of {len(tree.train) + len(tree.valid)} images cannot be used"
+    say(*lines, f"{count}. Training skips them; validation stops at them. Repair or remove them.", err=True)
     return 4
 
 

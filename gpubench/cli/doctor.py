@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpubench.cli.options import DataFolder
+from gpubench.cli.options import DataFolder, examples
 from gpubench.errors import UserError
 from gpubench.printed import say
 
@@ -23,13 +23,10 @@ if TYPE_CHECKING:
     from gpubench.hardware.telemetry import CardReader
     from gpubench.runner.process import RunChild
 
-EXAMPLES = """
-Examples:
-
-What to fix before measuring: `gpubench doctor`
-
-Is my card healthy? `gpubench run --suite reference --batch 64`, then `gpubench doctor --against others.csv`
-"""
+EXAMPLES = examples(
+    "What to fix before measuring: `gpubench doctor`",
+    "Is my card healthy? `gpubench run --suite reference --batch 64`, then `gpubench doctor --against others.csv`",
+)
 IDLE_READINGS = 4
 IDLE_SECONDS = 0.5
 """Between two readings."""
@@ -98,7 +95,7 @@ def checkup(facts: "TorchFacts", idle: "Host", driver_cards: "Sequence[Card]") -
     `driver_cards` are the cards that NVIDIA's driver lists.
     """
     from gpubench.hardware import advice, environment
-    from gpubench.hardware.readers import readers, untold
+    from gpubench.hardware.readers import readers, unread_sensors
     from gpubench.runner.process import run_child
 
     yield from advice.of_torch(facts, driver_cards)
@@ -109,7 +106,7 @@ def checkup(facts: "TorchFacts", idle: "Host", driver_cards: "Sequence[Card]") -
         if device.problem:
             continue  # `of_torch` has reported it
         if card is None:
-            yield untold(device)
+            yield unread_sensors(device)
         else:
             with waiting(f"looking at {device.device} at rest, then for {LOAD_SECONDS:.0f} s under load"):
                 card_check = examine(device, card, run_child)
@@ -147,5 +144,5 @@ def examine(device: "Device", card: "CardReader", run_child: "RunChild") -> "Car
         processes,
         loaded=sampler.readings[-LAST_READINGS:],
         load_failure="" if outcome.end == "answered" else outcome.reason,
-        strays=setup.numa_node is not None and host.may_leave_node(setup.numa_node),
+        leaves_node=setup.numa_node is not None and host.may_leave_node(setup.numa_node),
     )

@@ -5,28 +5,18 @@ from typing import Annotated
 
 import typer
 
-from gpubench.cli.options import Files
+from gpubench.cli.options import Files, examples
 from gpubench.printed import say
 
-EXAMPLES = """
-Examples:
-
-For Go's benchstat: `gpubench export results/*.csv --format benchstat --out all.txt`
-
-One entry per full run: `gpubench export mine.csv --format dawnbench --out entries/`
-"""
+EXAMPLES = examples(
+    "For Go's benchstat: `gpubench export results/*.csv --format benchstat --out all.txt`",
+    "One entry per full run: `gpubench export mine.csv --format dawnbench --out entries/`",
+)
 
 
 def export(
     files: Files,
-    format_name: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            help="benchstat or dawnbench.",
-        ),
-    ],
+    format_name: Annotated[str, typer.Option("--format", metavar="NAME", help="benchstat or dawnbench.")],
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="PATH", help="File to write (dawnbench: folder); default the screen."),

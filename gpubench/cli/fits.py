@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpubench.cli.arguments import check_choice, parse_settings, parse_size
+from gpubench.cli.options import check_choice, examples, parse_settings, parse_size
 from gpubench.errors import UserError
 from gpubench.printed import say
 from gpubench.show.wrap import line_width, wrapped
@@ -13,16 +13,11 @@ from gpubench.show.wrap import line_width, wrapped
 if TYPE_CHECKING:
     from gpubench.suite.trial import Case
 
-EXAMPLES = """
-Examples:
-
-One card: `gpubench fits llama-8b --method lora --card "RTX 4090"`
-
-Well-known cards: `gpubench fits llama-8b --method qlora --sequence 4096`
-
-GPT-2: `gpubench fits gpt2-1.5b --batch 8`
-"""
-TIME_LIMIT_SECONDS = 900.0
+EXAMPLES = examples(
+    'One card: `gpubench fits llama-8b --method lora --card "RTX 4090"`',
+    "Well-known cards: `gpubench fits llama-8b --method qlora --sequence 4096`",
+    "GPT-2: `gpubench fits gpt2-1.5b --batch 8`",
+)
 
 
 def fits(
@@ -32,8 +27,7 @@ def fits(
     batch: Annotated[int, typer.Option(min=1, metavar="N", help="Sequences in a step.")] = 1,
     precision: Annotated[str, typer.Option(metavar="NAME", help="One with fp32 weights.")] = "bf16",
     settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the suite. Repeatable."),
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the suite. Repeatable.")
     ] = None,
     suite: Annotated[str, typer.Option(metavar="PATH", help="Your own suite.")] = "",
     card: Annotated[str, typer.Option(metavar="CARD", help="A card; default all well-known ones.")] = "",
@@ -48,7 +42,7 @@ def fits(
     given = {name: value for name, value in {"method": method, "context": str(sequence or "")}.items() if value}
     case = fitting_case(model, parse_settings(settings or []) | given, precision, batch, suite)
     limits = [fit.room_bytes(size) for size in cards.values()]
-    computed = result_of("memory", case, "steps", TIME_LIMIT_SECONDS, limits_bytes=limits)
+    computed = result_of("memory", case, "steps", time_limit_seconds=900, limits_bytes=limits)
     steps = [fit.StepMemory(**step) for step in computed]
     context = int(case.params["context"])
     lines = fit.lines_of(steps, cards)

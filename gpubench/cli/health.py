@@ -154,5 +154,5 @@ def report_lines(card: str, cases: Sequence[CaseHealth]) -> list[str]:
     else:
         count = f"{len(slow)} of {len(compared)} case{'s' * (len(compared) != 1)} {'is' if len(slow) == 1 else 'are'}"
         headline = f"{short_name(card)}: {count} more than {LIMIT:.0%} below other cards of its kind"
-    table = table_lines(Table.of("cases", [case.line for case in cases]), line_width())
+    table = table_lines(Table.of("cases", [dict(case.line) for case in cases]), line_width())
     return [*wrapped(headline), "", *table, *(["", *wrapped(ADVICE)] if slow else [])]

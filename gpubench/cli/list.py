@@ -19,8 +19,7 @@ HEAD = 16
 
 def list_suites(
     names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[SUITE]...", help="Only these suites, with all parameters."),
+        list[str] | None, typer.Argument(metavar="[SUITE]...", help="Only these suites, with all parameters.")
     ] = None,
 ) -> None:
     """List suites with their models; those that are named with all their parameters."""
@@ -50,14 +49,12 @@ def _in_short(loaded: "LoadedSuite") -> list[str]:
 def _in_full(loaded: "LoadedSuite") -> Iterator[str]:
     suite = loaded.suite
     yield from wrapped(f"{loaded.name} (version {suite.version}): {loaded.summary}")
-    yield from _wrapped(f"models: {', '.join(suite.models)}")
-    if suite.missing:
-        yield from _wrapped(suite.missing)
-    if suite.default_models:
-        yield from _wrapped(f"without --models: {', '.join(suite.default_models)}")
-    if suite.data:
-        yield from _wrapped(f"data: {', '.join(suite.data)}")
-    yield from _wrapped(f"rate in {suite.unit}/s" + (f", quality: {suite.quality}" * bool(suite.quality)))
+    facts = [f"models: {', '.join(suite.models)}", suite.missing]
+    facts += [f"without --models: {', '.join(suite.default_models)}"] * bool(suite.default_models)
+    facts += [f"data: {', '.join(suite.data)}"] * bool(suite.data)
+    facts += [f"rate in {suite.unit}/s" + f", quality: {suite.quality}" * bool(suite.quality)]
+    for fact in filter(None, facts):
+        yield from _wrapped(fact)
     yield from _params(suite.params)
 
 

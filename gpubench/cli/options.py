@@ -1,11 +1,14 @@
-"""Options that several commands share, and the panels of `--help`."""
+"""Options that several commands share, the panels of `--help`, and the parsing of values; parsers raise UserError."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+
+from gpubench.errors import UserError
 
 FLAG = ""
 """The metavar of an option without a value; typer would show a type."""
@@ -13,17 +16,15 @@ MEASURE, COMPARE, LOOK_AFTER = "Measure", "Compare and share", "Look after"
 THEMES = ("light", "dark")
 FORMATS = ("terminal", "markdown", "csv", "json")
 METRICS = (
-    "seconds", "rate", "energy", "value", "cost", "memory", "batch", "accuracy", "time-to-goal",
+    "seconds", "rate", "energy", "value", "cost", "cost-per-million", "memory", "batch", "accuracy", "loss",
+    "time-to-goal",
 )  # fmt: skip
 
 
-def panel(title: str) -> Callable[..., Any]:
-    """Return `typer.Option` for the options of this panel of `--help`."""
-    return partial(typer.Option, rich_help_panel=title)
-
-
-what_option, time_option, where_option, file_option = map(panel, ("What", "How long", "Where", "Files"))
-side_option, shown_option, chart_option = map(panel, ("What is compared", "What is shown", "Charts"))
+what_option, time_option, where_option, file_option, side_option, shown_option, chart_option = (
+    partial(typer.Option, rich_help_panel=panel)
+    for panel in ("What", "How long", "Where", "Files", "What is compared", "What is shown", "Charts")
+)
 
 Devices = Annotated[
     str, where_option("--device", metavar="NAMES", help="auto, all, cpu, mps, xpu, or cuda:0,cuda:1 (in turn).")
@@ -74,3 +75,77 @@ Where = Annotated[
 ]
 Format = Annotated[str, shown_option("--format", metavar="NAME", help="terminal, markdown, csv or json.")]
 Theme = Annotated[str, chart_option(metavar="|".join(THEMES), help="Colours of charts.")]
+
+
+def examples(*lines: str) -> str:
+    """Return the end of a command's help: its examples, one per line."""
+    return "\n\n".join(["Examples:", *lines])
+
+
+def check_choice(option: str, text: str, choices: Sequence[str]) -> None:
+    """Raise UserError if `text` is not one of the choices."""
+    if text not in choices:
+        raise UserError(f"{option} {text}: give {', '.join(choices[:-1])} or {choices[-1]}")
+
+
+def parse_settings(texts: Sequence[str]) -> dict[str, str]:
+    """Return the values of `key=value` texts by name; the last one wins."""
+    settings = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name:
+            raise UserError(f"--set {text}: write it as key=value")
+        settings[name] = value
+    return settings
+
+
+def parse_processes(text: str) -> tuple[int, ...]:
+    """Return the numbers of processes in `4` or `1,2,4`."""
+    counts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and int(part) for part in counts):
+        raise UserError(f"--processes {text}: give a number above 0, or several joined by commas")
+    return tuple(dict.fromkeys(map(int, counts)))
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes of `11GiB`, `2GB` or `500MiB`. A number without a unit is an error."""
+    units = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+    number = text.strip().lower().rstrip("kmgib")
+    unit = text.strip().lower()[len(number) :]
+    try:
+        size = float(number) * units[unit.strip()]
+    except (KeyError, ValueError):
+        raise UserError(f"--memory-limit {text}: write it as 11GiB, 2GB or 500MiB") from None
+    if not 0 < size < float("inf"):
+        raise UserError(f"--memory-limit {text}: give a size above 0")
+    return int(size)
+
+
+def parse_share(option: str, text: str) -> float:
+    """Return the fraction that `1%` or `0.5 %` means."""
+    number, sign, rest = text.strip().partition("%")
+    try:
+        share = float(number) / 100
+    except ValueError:
+        share = 0.0
+    if not sign or rest or not 0 < share < 1:
+        raise UserError(f"{option} {text}: write it as a percentage, 1% or 0.5%")
+    return share
+
+
+def parse_duration(text: str, option: str = "--time-limit") -> float:
+    """Return the seconds of `90s`, `10m`, `1h30m` or `45`."""
+    pattern = r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?"
+    match = re.fullmatch(pattern, text.strip().lower(), re.ASCII)
+    hours, minutes, seconds = match.groups(default="0") if match else ("0", "0", "0")
+    total = float(hours) * 3600 + float(minutes) * 60 + float(seconds)
+    if total <= 0:
+        raise UserError(f"{option} {text}: write it as 90s, 10m or 1h30m")
+    return total
+
+
+def parse_session(text: str) -> str:
+    """Return the name of a session: letters, digits, dots, dashes and underscores."""
+    if not re.fullmatch(r"[\w.-]{1,64}", text, re.ASCII):
+        raise UserError(f"--session {text}: up to 64 letters, digits, dots, dashes and underscores")
+    return text

@@ -58,11 +58,9 @@ def installed_torch() -> tuple[str, str]:
 
 
 def _torch_version_of(name: str) -> str:
-    """Return the text of a name in torch's version.py; empty if there is no torch, or it has no such part."""
+    """Return the text of a name in torch's version.py; empty if there is no torch, or it has no such name."""
     spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
-        return ""
-    text = Path(spec.origin).with_name("version.py").read_text()
+    text = Path(spec.origin).with_name("version.py").read_text() if spec and spec.origin else ""
     match = re.search(rf"^{name}\b.*?= '([^']+)'", text, re.MULTILINE)
     return match[1] if match else ""
 
@@ -86,14 +84,14 @@ def readiness(card: "Card", cuda: str) -> str:
 
 def published_speed(card: str) -> str:
     """Return the speed of a card relative to two of COMPARED_WITH, by published figures or its data sheet."""
-    from gpubench.studies.cards.figures import data_sheets, published
-    from gpubench.studies.cards.ratio import measured_cards, published_speeds
+    from gpubench.studies.cards.figures import data_sheets
+    from gpubench.studies.cards.ratio import published_speeds
 
     if card not in data_sheets():
         return f"{card}: not in our data of published speeds."
     speeds = published_speeds("half")
     ratios = [f"{speeds.ratio(card, other).value:.2f}x an {other}" for other in COMPARED_WITH if other != card]
-    source = "published figures" if card in measured_cards(published().groups)["half"] else "its data sheet"
+    source = "published figures" if card in speeds.cards else "its data sheet"
     return f"By {source}: {', '.join(ratios[:2])} (mixed precision)."
 
 

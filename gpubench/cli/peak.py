@@ -13,11 +13,9 @@ from gpubench.printed import say
 if TYPE_CHECKING:
     from gpubench.hardware.environment import Device
     from gpubench.runner.measured_peaks import Peak
-    from gpubench.studies.section import Column, Table, Value
+    from gpubench.studies.section import Column, Value
 
 EXAMPLES = "Example: `gpubench peak` or `gpubench peak --device cuda:0 --precision fp32,tf32,fp16`"
-SOME_FAILED = 4
-"""Exit code."""
 
 
 def peak(
@@ -28,11 +26,13 @@ def peak(
     """Measure the highest rate of this device, and store it for `run`. Exit code 4 if any measurement fails."""
     from gpubench.show.terminal import table_lines
     from gpubench.show.wrap import line_width
+    from gpubench.studies.section import Table
 
     peaks = list(measured(device, precision, threads))
     devices = {peak_device.device: peak_device for peak_device, _, _ in peaks}.values()
-    say(*table_lines(table(peaks), line_width()), "", *map(source, devices))
-    return SOME_FAILED if any(isinstance(result, str) for _, _, result in peaks) else 0
+    table = Table.of("peaks", [dict(line_of(*peak)) for peak in peaks])
+    say(*table_lines(table, line_width()), "", *map(source, devices))
+    return 4 if any(isinstance(result, str) for _, _, result in peaks) else 0
 
 
 def measured(device_option: str, precision_option: str, threads: int) -> "Iterator[tuple[Device, str, Peak | str]]":
@@ -40,9 +40,8 @@ def measured(device_option: str, precision_option: str, threads: int) -> "Iterat
     from gpubench.hardware.environment import devices_of
     from gpubench.runner.cases import choose_precisions
     from gpubench.runner.devices import choose_devices
-    from gpubench.runner.measured_peaks import CPU_SOAK_SECONDS, measure
+    from gpubench.runner.measured_peaks import CPU_SOAK_SECONDS, SOAK_SECONDS, measure
     from gpubench.runner.process import describe
-    from gpubench.runner.warm_up import SOAK_SECONDS
     from gpubench.suite.precisions import multiplied_in
 
     facts, print_line = describe(), partial(say, err=True)
@@ -60,13 +59,6 @@ def measured(device_option: str, precision_option: str, threads: int) -> "Iterat
             seconds = CPU_SOAK_SECONDS  # warm by now
 
 
-def table(peaks: "list[tuple[Device, str, Peak | str]]") -> "Table":
-    """Return a table with a line for each device and precision."""
-    from gpubench.studies.section import Table
-
-    return Table.of("peaks", [_line(device, precision, result) for device, precision, result in peaks])
-
-
 def source(device: "Device") -> str:
     """Return where the listed peak of a device comes from, or that it is unknown."""
     from gpubench.studies import listed_peaks
@@ -76,8 +68,8 @@ def source(device: "Device") -> str:
     return f"{device.device} is {device.card}; {where}"
 
 
-def _line(device: "Device", precision: str, result: "Peak | str") -> "list[tuple[Column, Value]]":
-    """Return the line of a peak; `result` is the reason if it could not be measured."""
+def line_of(device: "Device", precision: str, result: "Peak | str") -> "list[tuple[Column, Value]]":
+    """Return the line of a peak in the table; `result` is the reason if it could not be measured."""
     from gpubench.studies import listed_peaks
     from gpubench.studies.section import Column
 

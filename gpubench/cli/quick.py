@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpubench.show.terminal import table_lines
 from gpubench.show.wrap import line_width, wrapped
-from gpubench.studies.cards.figures import published, short_name
+from gpubench.studies.cards.figures import short_name
 from gpubench.studies.cards.placing import (
     KIND,
     MODEL,
@@ -19,7 +19,7 @@ from gpubench.studies.cards.placing import (
     expected_sentence,
 )
 from gpubench.studies.cards.ranking import WELL_KNOWN
-from gpubench.studies.cards.ratio import measured_cards
+from gpubench.studies.cards.ratio import published_speeds
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Table
 from gpubench.studies.words import gain, marked, times
 
@@ -48,18 +48,17 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
     card = name if on_cpu else short_name(name)
     batches, source = trials["batch_size"], f"torch {trials['torch'].iloc[0]}, {datetime.now(UTC):%Y-%m-%d}"
     lines = [f"  {name:<12}{rate:>8,.4g} images/s   batch {batches[name]:.0f}" for name, rate in rates.items()]
-    said = ""
+    title = f"ResNet-50 on {card}"
     mixed = next((name for name in ("fp16", "bf16") if name in rates), "")
     if mixed and "fp32" in rates:
         speedup = times(rates[mixed] / rates["fp32"])
         marks = Counter(mark for text in trials["marks"] for mark in str(text).split())
         basis = ", ".join(["1 run each: rough", *marked(marks, len(trials), "runs ")])
-        said = f"{mixed} is {speedup} as fast as fp32 on this {'CPU' if on_cpu else card} ({basis})"
-        lines += wrapped(f"{said}.")
+        title = f"{mixed} is {speedup} as fast as fp32 on this {'CPU' if on_cpu else card} ({basis})"
+        lines += wrapped(f"{title}.")
     is_ranked = not on_cpu and bool(mixed) and all(are_comparable(trials.loc[[mixed]].reset_index(), ("quick",)))
     if not is_ranked:
         shown = {f"{card}, {name}": rate for name, rate in rates.items()}
-        title = said or f"ResNet-50 on {card}"
         lines += ["CPUs are not ranked."] if on_cpu else wrapped(NOT_RANKED)
     else:
         shown = neighbours(card, rates[mixed])
@@ -74,7 +73,7 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
 
 def neighbours(card: str, rate: float) -> dict[str, float]:
     """Return the rates of published cards above and below in images/s, with this one: the fastest first."""
-    known = measured_cards(published().groups)[KIND] & set(WELL_KNOWN) - {card}
+    known = published_speeds(KIND).cards & set(WELL_KNOWN) - {card}
     expected = {name: value for name in known if (value := expected_of(name))}
     rates = sorted(((value.value, name) for name, value in expected.items()), reverse=True)
     above = [pair for pair in rates if pair[0] > rate][-NEIGHBOURS:]

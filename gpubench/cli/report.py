@@ -15,8 +15,7 @@ EXAMPLES = "Example: `gpubench report results/*.csv -o report.html`"
 def report(
     files: Files,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="HTML file to write; default a new report.html."),
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="HTML file to write; default a new report.html.")
     ] = None,
     by: By = None,
     baseline: Baseline = None,

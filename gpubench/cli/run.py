@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpubench.cli.arguments import (
+from gpubench.cli.options import (
+    FLAG,
+    DataFolder,
+    Devices,
+    Precisions,
+    examples,
+    file_option,
     parse_duration,
     parse_processes,
     parse_session,
     parse_settings,
     parse_share,
     parse_size,
-)
-from gpubench.cli.options import (
-    FLAG,
-    DataFolder,
-    Devices,
-    Precisions,
-    file_option,
     time_option,
     what_option,
     where_option,
@@ -36,21 +35,15 @@ if TYPE_CHECKING:
 
 MOST_RESULTS = 4
 """Most results that are printed at the end of a run."""
-EXAMPLES = """
-Examples:
-
-How fast is this card, in a minute: `gpubench run --quick`
-
-Several rounds, enough for a verdict: `gpubench run --suite resnet --models resnet18,resnet50 --batch max`
-
-Every epoch (the same command resumes it): `gpubench run --suite resnet --full --set epochs=30 --out results/mine.csv`
-
-Your suite, on two cards in turn: `gpubench run --suite my_suite.py --device cuda:0,cuda:1`
-
-How it scales to four cards: `gpubench run --suite resnet --processes 1,2,4`
-
-On each of two machines: `gpubench run --processes 8 --nodes 2 --rendezvous 10.0.0.1:29400`
-"""
+EXAMPLES = examples(
+    "How fast is this card, in a minute: `gpubench run --quick`",
+    "Several rounds, enough for a verdict: `gpubench run --suite resnet --models resnet18,resnet50 --batch max`",
+    "Every epoch (the same command resumes it):"
+    " `gpubench run --suite resnet --full --set epochs=30 --out results/mine.csv`",
+    "Your suite, on two cards in turn: `gpubench run --suite my_suite.py --device cuda:0,cuda:1`",
+    "How it scales to four cards: `gpubench run --suite resnet --processes 1,2,4`",
+    "On each of two machines: `gpubench run --processes 8 --nodes 2 --rendezvous 10.0.0.1:29400`",
+)
 
 
 def run(
@@ -176,9 +169,8 @@ def run(
     ] = False,
 ) -> int:
     """Benchmark this machine: train real models, one new process and one CSV row per trial."""
-    from gpubench.console import Screen
     from gpubench.runner import run as runner
-    from gpubench.runner.cluster.slurm import parse_slurm, run_on_slurm
+    from gpubench.runner.slurm import parse_slurm, run_on_slurm
 
     if quick and full:
         raise UserError("--quick and --full exclude each other")
@@ -217,7 +209,7 @@ def run(
     )
     if slurm:
         arguments = without(sys.argv[1:], "--slurm", "--out")
-        return run_on_slurm(parse_slurm(slurm), arguments, out, Screen(stderr=True))
+        return run_on_slurm(parse_slurm(slurm), arguments, out)
     return print_results(runner.run(options))
 
 

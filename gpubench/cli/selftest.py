@@ -36,19 +36,14 @@ trial of 6 is enough for that (Mann-Whitney, p = 0.065). Eleven allow two slow o
 Holm over two ratios and for more than one look). Twenty are for machines whose trials differ by 10% and more.
 """
 CPU_FULL_SECONDS, ACCELERATOR_FULL_SECONDS = 12.0, 40.0
-"""Approximate length of a full run; a sampled trial measures half of it.
-
-On an accelerator that includes five seconds of warm-up and the time until its clock is stable.
-"""
+"""Approximate seconds of a full run, of which a sampled trial measures half; on an accelerator with five seconds of
+warm-up and the time until its clock is stable."""
 SAMPLED = "sampled.csv"
 """File of the trials that the verdicts use."""
 CPU_SIZE, ACCELERATOR_SIZE = (256, 256), (2048, 1024)
 """(features, batch) with which a step takes milliseconds, so that a lap has many steps."""
 CPU_THREADS = {"threads": "1"}
-"""One thread gives the most even trials: with more, each operation waits for the slowest core.
-
-Figures are in docs/research/tested.md.
-"""
+"""With more, each operation waits for the slowest core, and trials differ more (docs/research/tested.md)."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +61,7 @@ class SelftestCheck:
 
 
 def selftest(
-    device: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="auto, cpu, mps, xpu or cuda:1."),
-    ] = "auto",
+    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, mps, xpu or cuda:1.")] = "auto",
 ) -> int:
     """Test whether gpubench's times and precisions are right on this device. Takes minutes. Exit code 1 if not."""
     from gpubench.hardware.environment import devices_of
@@ -77,15 +69,11 @@ def selftest(
     from gpubench.runner.process import describe, temporary_folder
 
     facts = describe()
-    chosen = choose_devices(device, devices_of(facts))
-    if len(chosen) != 1:
+    tested, *others = choose_devices(device, devices_of(facts))
+    if others:
         raise UserError(f"--device {device}: give one device")
-    tested = chosen[0]
     duration = "~4 min" if tested.kind == "cpu" else "some minutes"
-    say(
-        f"selftest of gpubench {gpubench.__version__} on {tested.card} ({tested.device}):"
-        f" {duration}, longer if trials differ much"
-    )
+    say(f"selftest of gpubench {gpubench.__version__} on {tested.card} ({tested.device}): {duration} or more")
     checks = []
     with temporary_folder() as folder:
         for check in _checks(tested, Path(folder)):
@@ -99,12 +87,12 @@ def selftest(
 
 
 def marked_shared(path: Path) -> str:
-    """Return a note on how many trials of the file ran beside other programs; empty if none."""
+    """Return a note on how many trials of the file ran while other programs used the device; empty if none."""
     from gpubench.rows.read import load
 
     marks = load([path]).frame["marks"]
     shared = int(marks.str.contains("shared").sum())
-    return f"{shared} of {len(marks)} trials ran beside other programs: close them and test again" if shared else ""
+    return f"{shared} of {len(marks)} trials shared the device: close other programs, test again" if shared else ""
 
 
 def verdict(checks: Sequence[SelftestCheck], setup: str, note: str = "") -> list[str]:
@@ -139,21 +127,13 @@ def _checks(device: "Device", folder: Path) -> Iterator[SelftestCheck]:
         _run(replace(options, models=("a",), mode="full", repeats=full_runs, out=full, soak=False))
         if rounds < SAMPLED_REPEATS:
             continue
-        results = _judge(sampled, full)
-        same, slower, projection = results
+        comparisons = _comparisons(sampled)
+        same = check_verdict("A/A", comparisons.get("b"), {"same", "undecided"})
+        slower = check_verdict(f"{PADDED - 1:.0%} slower", comparisons.get("padded"), {"slower"})
+        projection = check_projection(_seconds(sampled, ("a", "b")), _seconds(full, ("a",)))
         if not same.passed or (slower.passed and projection.passed):  # more trials cannot repair a false difference
             break
-    yield from results
-
-
-def _judge(sampled: Path, full: Path) -> list[SelftestCheck]:
-    """Return the checks of the trials so far: same, slower, projection."""
-    comparisons = _comparisons(sampled)
-    return [
-        check_verdict("A/A", comparisons.get("b"), {"same", "undecided"}),
-        check_verdict(f"{PADDED - 1:.0%} slower", comparisons.get("padded"), {"slower"}),
-        check_projection(_seconds(sampled, ("a", "b")), _seconds(full, ("a",))),
-    ]
+    yield from (same, slower, projection)
 
 
 def _run(options: Options) -> None:
@@ -201,19 +181,17 @@ def _precisions(options: Options, device: "Device", folder: Path) -> Iterator[Se
     honest, liar = folder / "precisions.csv", folder / "liar.csv"
     _run(replace(options, models=("a",), precision="all", mode="quick", out=honest))
     _run(replace(options, models=("liar",), precision="mixed", mode="quick", out=liar))
-    frame = load([honest]).frame
-    bad = frame[~frame["status"].isin(["ok", "unsupported"])]
-    proved = ", ".join(
-        f"{row.precision} {row.precision_error:.0e}" for row in frame[frame["status"] == "ok"].itertuples()
-    )
-    wrong = "; ".join(f"{row.precision} {row.status}: {row.reason}" for row in bad.itertuples())
-    yield SelftestCheck("precisions", bad.empty and bool(proved), wrong or f"error against float64: {proved}")
-    rows = load([liar]).frame
-    refused = bool((rows["status"] == "failed").all() and rows["reason"].str.contains("asked for").all())
-    unsupported = bool((rows["status"] == "unsupported").all())
-    mixed = device.mixed
-    detail = f"{mixed} that computes in fp32 {'is refused' if refused else 'passed'}"
-    yield SelftestCheck("label", refused or unsupported, f"{mixed} is unsupported here" if unsupported else detail)
+    rows = list(load([honest]).frame.itertuples())
+    proved = ", ".join(f"{row.precision} {row.precision_error:.0e}" for row in rows if row.status == "ok")
+    bad = [row for row in rows if row.status not in {"ok", "unsupported"}]
+    wrong = "; ".join(f"{row.precision} {row.status}: {row.reason}" for row in bad)
+    yield SelftestCheck("precisions", bool(proved) and not bad, wrong or f"error against float64: {proved}")
+    rows = list(load([liar]).frame.itertuples())
+    unsupported = all(row.status == "unsupported" for row in rows)
+    refused = all(row.status == "failed" and "asked for" in str(row.reason) for row in rows)
+    detail = f"{device.mixed} that computes in fp32 {'is refused' if refused else 'passed'}"
+    detail = f"{device.mixed} is unsupported here" if unsupported else detail
+    yield SelftestCheck("label", refused or unsupported, detail)
 
 
 def check_timer(clock: Mapping[str, float]) -> SelftestCheck:

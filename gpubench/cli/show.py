@@ -9,22 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpubench.cli.arguments import parse_settings
-from gpubench.cli.options import FLAG
+from gpubench.cli.options import FLAG, examples, parse_settings
 from gpubench.errors import UserError
 from gpubench.printed import say
 
 if TYPE_CHECKING:
     from gpubench.show.network import NetworkSummary
 
-EXAMPLES = """
-Examples:
-
-On the screen: `gpubench show cifar10 baseline`
-
-As a picture: `gpubench show resnet resnet50 --set recipe=article --chart resnet50.png`
-"""
-TIME_LIMIT_SECONDS = 300.0
+EXAMPLES = examples(
+    "On the screen: `gpubench show cifar10 baseline`",
+    "As a picture: `gpubench show resnet resnet50 --set recipe=article --chart resnet50.png`",
+)
 
 
 def show(
@@ -68,7 +63,7 @@ def network_of(suite: str, model: str, settings: Mapping[str, str], processes: i
     if loaded.suite.blueprint is None:
         raise UserError(f"suite {loaded.name} has no `blueprint`, which describes its networks: {files.DOCS}")
     options = Options(models=(model,), precision="fp32", processes=(processes,), mode="full", settings=settings)
-    network = result_of("network", case_of(loaded, options, cpu_device()), "network", TIME_LIMIT_SECONDS)
+    network = result_of("network", case_of(loaded, options, cpu_device()), "network", time_limit_seconds=300)
     return NetworkSummary(
         title=f"{loaded.name} {model}",
         unit=loaded.suite.unit.removesuffix("s"),

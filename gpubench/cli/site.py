@@ -35,7 +35,7 @@ def write_site(paths: Sequence[Path], out: Path, url: str = "") -> str:
     from importlib.resources import files
 
     from gpubench.rows.spreadsheet import neutral_table
-    from gpubench.show.site.pages import PREVIEW, pages, preview_of
+    from gpubench.show.site import PREVIEW, pages, preview_of
     from gpubench.studies.ranked_cases import contents_of
 
     if missing := next((path for path in paths if not path.exists()), None):

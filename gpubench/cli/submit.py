@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from gpubench.printed import say
+from gpubench.show.wrap import wrapped
 
 LICENCE = "Rows that you send are published under CC0 1.0: free for everybody, for every use (results/LICENSE)."
 WRAPPED = TextWrapper(80, initial_indent="  ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
@@ -35,5 +36,5 @@ def submit(
         for line in [*report.missing, *(f"note: {note}" for note in report.notes)]:
             say(*WRAPPED.wrap(line))
         code = 4 if report.missing else code
-    say(LICENCE)
+    say(*wrapped(LICENCE))
     return code

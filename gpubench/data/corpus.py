@@ -52,14 +52,14 @@ def files_of(folder: Path) -> dict[str, Path]:
 
 def digest(folder: Path) -> str:
     """Return the SHA-256 of the three files' SHA-256 sums, which identifies a corpus by its content."""
-    sums = [_sum(path, "sha256") for path in files_of(folder).values()]
+    sums = [checksum(path, "sha256") for path in files_of(folder).values()]
     return hashlib.sha256(" ".join(sums).encode()).hexdigest()
 
 
 def name_of(folder: Path, official: str, md5: Mapping[str, str]) -> str:
     """Return `official` if each split's file has the publisher's MD5, else `corpus-` and eight digits."""
     files = files_of(folder)
-    if all(_sum(files[split], "md5") == md5[f"{split}.txt"] for split in SPLITS):
+    if all(checksum(files[split], "md5") == md5[f"{split}.txt"] for split in SPLITS):
         return official
     return f"corpus-{digest(folder)[:8]}"
 
@@ -100,7 +100,8 @@ def _tokens(path: Path, numbers: "defaultdict[str, int]") -> "NDArray[np.int32]"
     return np.concatenate(blocks)
 
 
-def _sum(path: Path, algorithm: str) -> str:
+def checksum(path: Path, algorithm: str) -> str:
+    """Return the checksum of a file in hex digits; raises UserError if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()

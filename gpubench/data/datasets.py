@@ -273,16 +273,13 @@ def weights_row_name(name: str, folder: Path | None) -> str:
         return name
     whole = hashlib.sha256()
     for path in sorted(place.glob("*.safetensors")):
-        with path.open("rb") as file:
-            whole.update(hashlib.file_digest(file, "sha256").digest())
+        whole.update(bytes.fromhex(corpus.checksum(path, "sha256")))
     return f"{name}-{whole.hexdigest()[:8]}"
 
 
 def _is_official_weights(path: Path) -> bool:
     # torchvision's file names end in the first eight digits of the file's SHA-256.
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return digest.startswith(path.stem.rpartition("-")[2])
+    return corpus.checksum(path, "sha256").startswith(path.stem.rpartition("-")[2])
 
 
 def fetch(name: str) -> Path:

@@ -65,7 +65,7 @@ class CardCheck:
     """Sensors while gpubench multiplied matrices on it."""
     load_failure: str = ""
     """Why the multiplication failed, or empty."""
-    strays: bool = False
+    leaves_node: bool = False
     """Whether this process may run on CPUs outside the card's memory node."""
 
 
@@ -189,7 +189,7 @@ def _check_settings(check: CardCheck) -> Iterator[Check]:
     if state.persistence == "off":
         text = f"{device}: persistence mode is off: each trial may wait seconds for the driver"
         yield Check("note", text, f"{commands.settings} -pm 1")
-    if check.strays:
+    if check.leaves_node:
         node = state.numa_node
         text = f"{device}: attached to memory node {node}, but this process may run on the CPUs of others"
         yield Check("note", text, f"numactl --cpunodebind={node} --membind={node} gpubench run ...")

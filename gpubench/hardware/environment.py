@@ -51,7 +51,7 @@ class Device:
     integrated: bool = False
     """Whether its memory is the host's (GB10, Thor)."""
     available_bytes: int | None = None
-    """Memory that was free before the run, in bytes; None if unknown. Of an integrated card, the host's."""
+    """Memory that was free before the run, in bytes; None if unknown. For an integrated card, that of the host."""
     rocm: bool = False
     """Whether torch computes on it through ROCm (HIP), whose library of convolutions is MIOpen."""
 
@@ -64,7 +64,7 @@ class Device:
     def default_limit_bytes(self) -> int | None:
         """The memory limit of searches without --memory-limit on an integrated card; None on others.
 
-        A share of all memory, not of what is free now: the same command has to resume a run.
+        A share of all memory, not of what is free now, so that a resumed run has the same limit.
         """
         return int(self.memory_bytes * SHARED_SHARE) if self.integrated and self.memory_bytes else None
 
@@ -176,7 +176,7 @@ def cgroup_cpus(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/
 
 
 def memory_for_files(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")) -> int:
-    """Return the bytes of files that can stay in memory: what is available, or the limit of the control groups."""
+    """Return how many bytes of files the page cache can keep: the available memory, or the control groups' limit."""
     limits = [int(limit) for (limit,) in _limits("memory.max", root, groups)]
     return min([int(psutil.virtual_memory().available), *limits])
 
@@ -241,22 +241,15 @@ def _cpu_bf16() -> dict[str, str]:
 
 
 def _cpuinfo() -> dict[str, str]:
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return {}
+    text = host.text_of(Path("/proc/cpuinfo"))
     pairs = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def machine_id() -> str:
-    """Return an identity of this machine, which goes nowhere without the salted hash."""
-    for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
-        try:
-            return Path(path).read_text().strip()
-        except OSError:
-            continue
-    return platform.node()
+    """Return this machine's id; only its salted hash is stored."""
+    files = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
+    return next(filter(None, map(host.text_of, files)), platform.node())
 
 
 def _version(package: str) -> str:

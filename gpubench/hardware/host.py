@@ -32,7 +32,8 @@ def host(cpu_count: int) -> Host:
 
 def cpu_governor(root: Path = Path("/sys/devices/system/cpu")) -> str:
     """Return the frequency governors of the CPUs, joined by +; empty if there are none (a virtual machine)."""
-    return "+".join(sorted({text for file in root.glob("cpu[0-9]*/cpufreq/scaling_governor") if (text := _text(file))}))
+    governors = set(map(text_of, root.glob("cpu[0-9]*/cpufreq/scaling_governor")))
+    return "+".join(sorted(governors - {""}))
 
 
 def numa_nodes(root: Path = Path("/sys/devices/system/node")) -> int | None:
@@ -42,13 +43,13 @@ def numa_nodes(root: Path = Path("/sys/devices/system/node")) -> int | None:
 
 def numa_node(bus: str, root: Path = Path("/sys/bus/pci/devices")) -> int | None:
     """Return the memory node that the card at this PCI address is attached to, or None if unknown."""
-    text = _text(root / f"{bus}.0" / "numa_node") if bus else ""
+    text = text_of(root / f"{bus}.0" / "numa_node") if bus else ""
     return int(text) if text.isdigit() else None  # -1: the host has no memory nodes
 
 
 def may_leave_node(node: int, root: Path = Path("/sys/devices/system/node")) -> bool:
     """Return whether this process may run on CPUs outside memory node `node`."""
-    ranges = [part.partition("-") for part in _text(root / f"node{node}" / "cpulist").split(",") if part]
+    ranges = [part.partition("-") for part in text_of(root / f"node{node}" / "cpulist").split(",") if part]
     cpus = {cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)}
     return bool(cpus) and hasattr(os, "sched_getaffinity") and bool(os.sched_getaffinity(0) - cpus)
 
@@ -150,14 +151,14 @@ def cpu_energy(root: Path = Path("/sys/class/powercap")) -> Callable[[], float |
     The function returns None if the counter is not readable; on most systems only root may read it.
     """
     # intel-rapl:0 is a package (on AMD too), intel-rapl:0:0 a part of it.
-    zones = [zone for zone in sorted(root.glob("intel-rapl:*")) if _text(zone / "name").startswith("package")]
-    ranges = {zone: int(_text(zone / "max_energy_range_uj") or 0) for zone in zones}
+    zones = [zone for zone in sorted(root.glob("intel-rapl:*")) if text_of(zone / "name").startswith("package")]
+    ranges = {zone: int(text_of(zone / "max_energy_range_uj") or 0) for zone in zones}
     last: dict[Path, int] = {}
     overflows: dict[Path, int] = dict.fromkeys(zones, 0)
 
     def read() -> float | None:
         for zone in zones:
-            text = _text(zone / "energy_uj")
+            text = text_of(zone / "energy_uj")
             if not text:
                 return None
             count = int(text)
@@ -187,7 +188,8 @@ def reference_seconds() -> float:
     return median(once() for _ in range(5))
 
 
-def _text(file: Path) -> str:
+def text_of(file: Path) -> str:
+    """Return the text of a file without white space around it; empty if it cannot be read."""
     try:
         return file.read_text().strip()
     except OSError:

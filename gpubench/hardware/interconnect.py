@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pynvml
 
+from gpubench.hardware.state import ask
 from gpubench.suite.trial import Case
 
 _PATHS = {
@@ -70,11 +71,8 @@ def _between_cards(uuids: Sequence[str]) -> str:
 
 
 def _nvlinks(card: object) -> int:
-    active = 0
-    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        with contextlib.suppress(pynvml.NVMLError):
-            active += bool(pynvml.nvmlDeviceGetNvLinkState(card, link))
-    return active
+    links = range(pynvml.NVML_NVLINK_MAX_LINKS)
+    return sum(bool(ask(pynvml, "nvmlDeviceGetNvLinkState", card, link)) for link in links)
 
 
 NCCL_LOG = "nccl.log"

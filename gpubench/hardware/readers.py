@@ -44,7 +44,7 @@ def state_of(device: Device, card: CardReader | None) -> CardState:
     return replace(card.state() if card else CardState(), numa_node=host.numa_node(device.bus))
 
 
-def untold(device: Device) -> Check:
+def unread_sensors(device: Device) -> Check:
     """Return the check for an accelerator whose sensors cannot be read, with advice."""
     text = f"{device.device}: cannot read power, energy, clocks, temperature and other programs"
     advice = "; ".join(maker.MISSING for maker in MAKERS if device.kind == maker.KIND)

@@ -90,7 +90,7 @@ class Sampler:
         self.watches = first.sm_clock_mhz is not None or first.temperature_celsius is not None
         """Whether it can notify the child when the card has settled."""
 
-    def hear(self, event: Mapping[str, object]) -> None:
+    def note(self, event: Mapping[str, object]) -> None:
         """Note the end of the child's first lap, which has a rate. Before it, a card idles while code is compiled."""
         if event["event"] == "lap" and event.get("rate") and self._training is None:
             self._training = self._now()

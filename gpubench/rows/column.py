@@ -75,11 +75,9 @@ class Column:
     role: Role = Role.RECORD
 
 
-def column(
-    source: str, doc: str, default: str | int | None = "", allowed: Range = ANY, *, role: Role = Role.RECORD
-) -> Any:
+def column(source: str, doc: str, default: str | int | None = "", *, role: Role = Role.RECORD) -> Any:
     """Declare a column of texts or of flags."""
-    return field(default=default, metadata={"column": Column(doc, source, allowed=allowed, role=role)})
+    return field(default=default, metadata={"column": Column(doc, source, role=role)})
 
 
 def number(source: str, unit: str, doc: str, allowed: Range = NOT_NEGATIVE, *, role: Role = Role.RECORD) -> Any:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 
 from gpubench.errors import UserError
-from gpubench.printed import shown as shown
+from gpubench.printed import shown
 from gpubench.rows.digest import edited, in_our_columns, named
 from gpubench.rows.files import chunks_of, opened, split
 from gpubench.rows.lines import good_rows

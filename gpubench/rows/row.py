@@ -26,9 +26,7 @@ class Row:
         "case", "SHA-256 of the code that was timed: the suite and what runs it, without comments", role=Role.CODE
     )
     model: str = column("case", "model inside the suite", role=Role.CASE)
-    rung: int | None = number(
-        "case", "", "place of the model in a suite whose models are the steps of a ladder, from 1"
-    )
+    rung: int | None = number("case", "", "place of the model among the steps of its suite's ladder, from 1")
     studies: str = column(
         "record",
         "what the suite's models answer beside how fast they train: ladder, ablation, batch, stages, scaling, placing;"
@@ -297,7 +295,9 @@ class Row:
     accuracy: float | None = quality(
         "share", "fraction right on the validation set at the end; full runs only", title="accuracy", allowed=SHARE
     )
-    loss: float | None = quality("", "validation loss at the end; full runs only", better="lower", allowed=ANY)
+    loss: float | None = quality(
+        "", "validation loss at the end; full runs only", title="loss", better="lower", allowed=ANY
+    )
     top5: float | None = quality(
         "share",
         "fraction whose class is among the five likeliest at the end; full runs only",

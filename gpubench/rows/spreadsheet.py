@@ -5,6 +5,8 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
+from gpubench.rows.lines import number_of
+
 STARTS = ("=", "+", "-", "@", "\t", "\r")
 """First characters of cells that spreadsheets execute (OWASP, CSV injection)."""
 
@@ -14,9 +16,8 @@ _SUSPECT = re.compile(rb'(^|,)"?[=+\-@\t\r]')
 def neutral(value: object) -> str:
     """Return the value as text that no spreadsheet executes: formulas get an apostrophe, negative numbers do not."""
     text = str(value)
-    if isinstance(value, int | float) or not text.startswith(STARTS) or _is_number(text):
-        return text
-    return "'" + text
+    is_number = isinstance(value, int | float) or number_of(text) == number_of(text)
+    return text if is_number or not text.startswith(STARTS) else f"'{text}"
 
 
 def csv_text(header: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
@@ -43,11 +44,3 @@ def neutral_table(table: bytes) -> bytes:
 
 def _cell(value: object) -> str:
     return "" if value is None or (isinstance(value, float) and value != value) else neutral(value)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -21,29 +21,23 @@ def number(value: object) -> float:
     raise ValueError("not a figure")
 
 
-def parsed(text: object) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return the columns of a row's `table`, and its lines by column; both empty if the text is empty or broken.
+def table_of(text: object) -> list[dict[str, Any]]:
+    """Return the lines of a row's `table`, by column; none if the text is empty or broken.
 
     Version 0.2 imported entries of DAWNBench, whose tables begin with an object before the columns.
     """
     try:
         content = json.loads(str(text))
         names, *lines = content[1:] if isinstance(content[0], dict) else content
-        names = [str(name) for name in names]
-        return names, [dict(zip(names, line, strict=True)) for line in lines]
+        return [dict(zip(map(str, names), line, strict=True)) for line in lines]
     except BROKEN:
-        return [], []
+        return []
 
 
-def table_of(text: object) -> list[dict[str, Any]]:
-    """Return the lines of a row's `table`, by column."""
-    return parsed(text)[1]
-
-
-def stages_in(text: str) -> list[dict[str, Any]] | None:
-    """Return the lines of a table with hours and image sizes; None for another table, or broken text."""
-    columns, table = parsed(text)
-    return table if {"hours", "size"} <= set(columns) else None
+def stages_in(text: str) -> list[dict[str, Any]]:
+    """Return the lines of a table with hours and image sizes; none for another table, or broken text."""
+    table = table_of(text)
+    return table if table and {"hours", "size"} <= set(table[0]) else []
 
 
 def hours_by_size(table: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
@@ -90,9 +84,8 @@ def epochs_in(text: object) -> list[Epoch]:
     for line in table_of(text):
         at, hours, size = (_figure(line.get(name), LONGEST) for name in ("epoch", "hours", "size"))
         if at is not None and hours is not None and at not in epochs:
-            epochs[at] = Epoch(
-                int(at), hours, _share(line, "top1"), _share(line, "top5"), None if size is None else int(size)
-            )
+            top1, top5 = (_share(line, name) for name in ("top1", "top5"))
+            epochs[at] = Epoch(int(at), hours, top1, top5, None if size is None else int(size))
     return list(epochs.values())
 
 

@@ -1,12 +1,10 @@
-"""Turns suites, models, devices and precisions into the cases of a run. Opens no device and reads no data.
-
-A suite's own checks come later: `Suite.check` with the data (data.py), `Suite.refuse` for each case.
-"""
+"""Turns suites, models, devices and precisions into the cases of a run. Opens no device and reads no data."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
@@ -19,11 +17,17 @@ from gpubench.suite.trial import Case
 
 @dataclass(frozen=True)
 class ModelRecipe:
-    """One model of a suite with its parameters."""
+    """One model of a suite with its parameters; `with_data` of data.py adds the rest."""
 
     suite: LoadedSuite
     model: str
     params: Mapping[str, ParamValue]
+    data: str = ""
+    """Dataset names, or `synthetic`; empty if the suite reads no data."""
+    folder: Path | None = None
+    """Folder of the data; None if nothing is read from disk."""
+    weights: str = ""
+    """Name of the initial weights, `random` if they are missing; empty if the suite names none."""
 
 
 def recipes_of(options: Options, suites: Sequence[LoadedSuite]) -> list[ModelRecipe]:
@@ -62,26 +66,18 @@ def default_limit(device: Device) -> int | None:
     """Return the memory limit of a search; raises UserError if less than that is free on an integrated card."""
     limit, free = device.default_limit_bytes, device.available_bytes
     if limit and free and free < limit:
-        raise UserError(
-            f"{device.device} shares the host's memory, of which {free / 2**30:.0f} GiB are free: a search needs"
-            f" {limit / 2**30:.0f} GiB; close other programs, or give --memory-limit"
-        )
+        sizes = f"{free / 2**30:.0f} GiB are free and a search needs {limit / 2**30:.0f} GiB"
+        raise UserError(f"{device.device} shares the host's memory: {sizes}; close programs, or give --memory-limit")
     return limit
 
 
 def cases_of(
-    recipes: Sequence[ModelRecipe],
-    options: Options,
-    devices: Sequence[Device],
-    data: Mapping[str, str],
-    weights: Mapping[tuple[str, str], str],
-    cpu_count: int = 1,
+    recipes: Sequence[ModelRecipe], options: Options, devices: Sequence[Device], cpu_count: int = 1
 ) -> list[Case]:
     """Return every case of the run, with those that cannot run: each recipe on each device in each precision.
 
-    `data` has the data of each suite (dataset names, or `synthetic`), `weights` the initial weights of each
-    (suite, model). With batch `max`, each case in another precision than fp32 gets a twin at the batch of fp32, which
-    separates the effect of precision from that of batch. Twins come last: their batch is known by then.
+    With batch `max`, each case in another precision than fp32 gets a twin at the batch of fp32, which separates the
+    effect of precision from that of batch. Twins come last: their batch is known by then.
     """
     cases = []
     for device, recipe in product(devices, recipes):
@@ -109,14 +105,14 @@ def cases_of(
                 batch_policy=policy,
                 batch_size=size,
                 mode=options.mode,
-                data=data[loaded.name],
-                weights=weights.get((loaded.name, model), ""),
+                data=recipe.data,
+                weights=recipe.weights,
                 processes=processes * options.nodes,
                 nodes=options.nodes,
                 memory_limit_bytes=limit,
                 refusal=_refusal(loaded, device, precision, processes * options.nodes),
             )
-            cases_of_model.append(_asked(suite, case))
+            cases_of_model.append(_with_suite_checks(suite, case))
         cases += cases_of_model
         if "fp32" in precisions and options.mode != "quick":  # which decides nothing
             cases += [
@@ -141,10 +137,8 @@ def choose_precisions(option: str, device: Device) -> list[str]:
         elif name in PRECISIONS or name in UNPROVED:
             names.append(name)
         else:
-            raise UserError(
-                f"--precision {name}: no such precision; there are {', '.join([*PRECISIONS, *UNPROVED])},"
-                " and both, mixed, all"
-            )
+            known = ", ".join([*PRECISIONS, *UNPROVED, "both", "mixed", "all"])
+            raise UserError(f"--precision {name}: no such precision; there are {known}")
     return list(dict.fromkeys(names))
 
 
@@ -164,10 +158,8 @@ def choose_batch(
         if batch == "max" and device.kind == "mps":
             raise UserError("--batch max: mps shares the host's memory, and torch cannot limit it; give a number")
         if batch == "max" and shared and not options.memory_limit_bytes:
-            what = "a CPU" if device.kind == "cpu" else f"{device.card}, which uses the host's memory,"
-            raise UserError(
-                f"--batch max on {what} needs --memory-limit SIZE (for example 2GiB), or it would fill that memory"
-            )
+            what = "a CPU" if device.kind == "cpu" else device.card
+            raise UserError(f"--batch max on {what} would fill the host's memory; give --memory-limit, such as 2GiB")
         return batch, None
     if not batch.isdecimal() or int(batch) == 0:
         raise UserError(f"--batch {batch}: give max, fastest or a number above 0")
@@ -189,8 +181,8 @@ def choose_threads(options: Options, params: Mapping[str, ParamValue], cpu_count
     return {**params, "threads": max(1, cpu_count // most)}
 
 
-def _asked(suite: Suite, case: Case) -> Case:
-    """Return the case with what the suite's `ranks`, `missing` and `refuse` are; `failed` if one of them raises."""
+def _with_suite_checks(suite: Suite, case: Case) -> Case:
+    """Return the case with the suite's `ranks`, refused for its `missing` or `refuse`; failed if one of them raises."""
     try:
         case = replace(case, processes=suite.ranks(case.params)) if suite.ranks else case
         refusal = case.refusal or suite.missing or (suite.refuse(case) if suite.refuse else "")

@@ -1,7 +1,7 @@
 """Finds, checks or downloads the data and pretrained weights of a run before its first trial."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gpubench.data import datasets
@@ -12,78 +12,64 @@ from gpubench.runner.options import Options
 from gpubench.suite.suite import Suite
 
 
-@dataclass(frozen=True)
-class Data:
-    """The data of a suite: its name in rows, and its folder."""
+def with_data(recipes: Sequence[ModelRecipe], options: Options, device_kind: str, say: Say) -> list[ModelRecipe]:
+    """Return the recipes with their data and weights; prints what is missing and downloads it.
 
-    name: str
-    """Dataset names, or `synthetic`; empty if the suite reads no data."""
-    folder: Path | None = None
-    """None if nothing is read from disk."""
-
-
-def find_data(recipes: Sequence[ModelRecipe], options: Options, say: Say) -> dict[str, Data]:
-    """Return the data of each suite by its name; prints what is missing and downloads it."""
-    data_of_suites: dict[str, Data] = {}
-    for recipe in recipes:
-        name = recipe.suite.name
-        if name not in data_of_suites:
-            data_of_suites[name] = _data_of(recipe.suite.suite, options, say)
-    return data_of_suites
-
-
-def suited(
-    recipes: Sequence[ModelRecipe], data: Mapping[str, Data], options: Options, device_kind: str, say: Say
-) -> list[ModelRecipe]:
-    """Return the recipes, in a quick run with the parameters that suit data and device; prints each and its reason.
-
-    Raises UserError if a trial would fail on its data.
+    In a quick run they also get the parameters that suit data and device, which are printed with their reasons. Raises
+    UserError if a trial would fail on its data.
     """
-    changed_recipes, told = [], set[str]()
+    data_of_suites: dict[str, tuple[str, Path | None]] = {}
+    complete, notes = [], set[str]()
     for recipe in recipes:
-        suite, of_suite = recipe.suite.suite, data[recipe.suite.name]
+        suite, suite_name = recipe.suite.suite, recipe.suite.name
+        if suite_name not in data_of_suites:
+            data_of_suites[suite_name] = _data_of(suite, options, say)
+        data, folder = data_of_suites[suite_name]
+        params = dict(recipe.params)
         if suite.suited and options.mode == "quick":
             try:
-                texts = suite.suited(recipe.params, device_kind, of_suite.name)
+                texts = suite.suited(params, device_kind, data)
                 texts = {name: text for name, text in texts.items() if name not in options.settings}
-                values = {name: suite.params[name].parse(name, text) for name, (text, _) in texts.items()}
+                params |= {name: suite.params[name].parse(name, text) for name, (text, _) in texts.items()}
             except Exception as error:
                 why = f"{type(error).__name__}: {error}"
-                raise UserError(f"suite {recipe.suite.name}: its function `suited` failed ({why})") from error
-            told |= {f"{name}={text}: {why}" for name, (text, why) in texts.items()}
-            recipe = replace(recipe, params={**recipe.params, **values})
-        if suite.check and of_suite.folder:
-            suite.check(recipe.params, of_suite.folder, of_suite.name)
-        changed_recipes.append(recipe)
-    for line in sorted(told):
-        say(line)
-    return changed_recipes
+                raise UserError(f"suite {suite_name}: its function `suited` failed ({why})") from error
+            notes |= {f"{name}={text}: {why}" for name, (text, why) in texts.items()}
+        if suite.check and folder:
+            suite.check(params, folder, data)
+        weights = suite.weights(recipe.model, params) if suite.weights else ""
+        if weights:
+            weights = _weights_of(weights, recipe.model, options, say)
+        complete.append(replace(recipe, params=params, data=data, folder=folder, weights=weights))
+    for note in sorted(notes):
+        say(note)
+    return complete
 
 
-def _data_of(suite: Suite, options: Options, say: Say) -> Data:
+def _data_of(suite: Suite, options: Options, say: Say) -> tuple[str, Path | None]:
+    """Return the name of the suite's data in rows, and their folder; the folder is None if nothing is read from it."""
     wanted = suite.data
     if not wanted:
-        return Data("")
+        return "", None
     if options.synthetic:
-        return Data("synthetic")
+        return "synthetic", None
     folder = datasets.locate(wanted, options.data)
     if folder is None and options.mode == "quick":
         fetch = f"`gpubench data fetch {' '.join(wanted)}` downloads it"
         advice = "--data DIR reads your data" if set(wanted) & set(datasets.TREES) else fetch
-        say(f"no {' or '.join(wanted)} on this machine: using synthetic data, as the rows tell ({advice})")
-        return Data("synthetic")
+        say(f"no {' or '.join(wanted)} on this machine: using synthetic data, marked in the rows ({advice})")
+        return "synthetic", None
     if folder is None:
         for dataset in wanted:
             say(_missing(dataset))
             folder = None if options.dry_run else datasets.fetch(dataset)
     if folder is None:
-        return Data("+".join(wanted))
+        return "+".join(wanted), None
     names = [datasets.row_name(dataset, folder) for dataset in wanted]
     for dataset, name in zip(wanted, names, strict=True):
         if name != dataset:
-            note = f"{folder}: not the official {dataset}; rows say data={name}"
-            say(note)
-    return Data("+".join(names), folder)
+            say(f"{folder}: not the official {dataset}; rows have data={name}")
+    return "+".join(names), folder
 
 
 def _missing(dataset: str) -> str:
@@ -97,32 +83,19 @@ def _missing(dataset: str) -> str:
     )
 
 
-def find_weights(recipes: Sequence[ModelRecipe], options: Options, say: Say) -> dict[tuple[str, str], str]:
-    """Return the pretrained weights of each (suite, model); `random` if they are not available."""
-    weights: dict[tuple[str, str], str] = {}
-    for recipe in recipes:
-        name_of, model = recipe.suite.suite.weights, recipe.model
-        name = name_of(model, recipe.params) if name_of else ""
-        if name:
-            there = _has_weights(name, model, options, say)
-            weights[recipe.suite.name, model] = datasets.weights_row_name(name, options.weights) if there else "random"
-    return weights
-
-
-def _has_weights(name: str, model: str, options: Options, say: Say) -> bool:
-    """Return whether a run has these weights. Downloads them, except in quick runs; prints a note if it has none."""
-    path = datasets.locate_weights(name, options.weights)
-    if path or options.dry_run:
-        return True
-    if options.mode != "quick" and not options.synthetic and name in datasets.names():
+def _weights_of(name: str, model: str, options: Options, say: Say) -> str:
+    """Return the name of these weights in rows, or `random` if they are missing. Downloads them, not for quick runs."""
+    there = options.dry_run or bool(datasets.locate_weights(name, options.weights))
+    if not there and options.mode != "quick" and not options.synthetic and name in datasets.names():
         try:
             datasets.fetch(name)
+            there = True
         except UserError as error:
             say(str(error))
-        else:
-            return True
+    if there:
+        return datasets.weights_row_name(name, options.weights)
     say(
-        f"{model}: no pretrained weights on this machine, so it starts from random ones. Its rows say weights=random"
-        " and have no accuracy. Give --weights DIR to use yours."
+        f"{model}: no pretrained weights on this machine, so it starts from random ones. Its rows have weights=random"
+        " and no accuracy. Give --weights DIR to use yours."
     )
-    return False
+    return "random"

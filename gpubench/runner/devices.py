@@ -62,9 +62,7 @@ def with_devices(case: Case, devices: Sequence[Device]) -> Case:
     return replace(case, refusal=f"it trains on {len(case.devices)} devices; this machine has no {', '.join(missing)}")
 
 
-def check_processes(
-    options: Options, chosen: Sequence[Device], devices: Sequence[Device], cpu_count: int | None = None
-) -> None:
+def check_processes(options: Options, chosen: Sequence[Device], devices: Sequence[Device], cpu_count: int) -> None:
     """Raise UserError if the machine has too few devices or CPUs, or only one of --nodes and --rendezvous is given."""
     if options.nodes > 1 and not options.rendezvous:
         raise UserError(f"--nodes {options.nodes} needs --rendezvous HOST:PORT, the same on every machine")
@@ -72,16 +70,12 @@ def check_processes(
         raise UserError("--rendezvous needs --nodes N, the number of machines")
     most = max(options.processes)
     on_cards = any(device.kind != "cpu" for device in chosen)
-    if on_cards and cpu_count is not None and cpu_count < most:
-        raise UserError(
-            f"--processes {most}: each needs one CPU, and this machine has {cpu_count}; give the container or job more"
-            " CPUs (with Slurm --slurm exclusive=user, or cpus_per_task=N)"
-        )
+    if on_cards and cpu_count < most:
+        more = "give the container or job more CPUs (--slurm exclusive=user or cpus_per_task=N)"
+        raise UserError(f"--processes {most}: each needs one CPU, and there are {cpu_count}; {more}")
     for device in chosen:
         same_kind = [other for other in devices if other.kind == device.kind]
         available = len([other for other in same_kind if not other.problem]) - same_kind.index(device)
         if device.kind != "cpu" and most > available:
-            raise UserError(
-                f"--processes {most}: each needs one device, and from {device.device} on there are {available}; give"
-                " fewer, or only the first --device of the group"
-            )
+            count = f"from {device.device} on there are {available}; give fewer, or only the first --device of a group"
+            raise UserError(f"--processes {most}: each needs one device, and {count}")

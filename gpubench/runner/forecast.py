@@ -1,4 +1,4 @@
-"""How long a run takes: the forecast before its first trial, and the corrections after its trials. For rounds.py."""
+"""Forecasts how long a run takes, before its first trial and after each one. rounds.py prints it."""
 
 import time
 from collections import Counter
@@ -20,10 +20,10 @@ SEARCH_SECONDS = {"sampled": 100.0, "quick": 25.0}
 """Typical seconds of a batch search."""
 WARMING_SECONDS = 60.0
 """For warming an accelerator and measuring its peaks."""
-MISTOLD = 1.3
+TOLERANCE = 1.3
 """Factor by which a forecast may be wrong before a new one is printed."""
 LEAST_SECONDS = 10.0
-"""A rest that is shorter is not announced."""
+"""No forecast is printed for less time."""
 
 
 class Forecast:
@@ -36,10 +36,11 @@ class Forecast:
 
     def __init__(self, options: Options, slowdown: float = 1.0) -> None:
         self._options, self._slowdown = options, slowdown
+        self._search_seconds = SEARCH_SECONDS["quick" if options.mode == "quick" else "sampled"]
         self._seconds: dict[str, list[float]] = {}
         """Seconds of finished trials: of a case, of a model, and of all trials (empty key)."""
         self.end: float | None = None
-        """When the run ends, as printed last, on time.monotonic's clock; None if nothing was printed."""
+        """When the planned trials end, as printed last, on time.monotonic's clock; None if nothing was printed."""
 
     def lines(self, left: Sequence[Trial], searches: int, now: datetime) -> list[str]:
         """Return the lines before a run: the trials that are `left` with their data and time, and what cannot run.
@@ -54,10 +55,8 @@ class Forecast:
         count += " or more" * bool(options.until) + " at most" * options.stops_early
         count += f" and {searches} batch search{'es' * (searches > 1)}" if searches else ""
         data = f"data: {data_of(running)}" if data_of(running) else ""
-        end = ""
-        if options.mode == "full":
-            note = "The time of a whole run is known after the first one."
-        else:
+        end, note = "", "The time of a whole run is known after the first one."
+        if options.mode != "full":
             most = self._typical_seconds(running, searches)
             sure = [trial.case for trial in left if not trial.case.refusal and trial.index < LOOKS[0]]
             least = self._typical_seconds(sure, searches) if options.stops_early and sure else most
@@ -65,9 +64,8 @@ class Forecast:
             last = now + timedelta(seconds=most)
             # A step of ResNet-152 on a CPU takes 100 times as long as one of ResNet-18 on small images.
             slow = options.mode == "sampled" and any(case.device == "cpu" for case in running)
-            note = "Slow models may take longer."
-            if slow:
-                note = "Large models take hours on a CPU. A forecast follows the first trial."
+            hours = "Large models take hours on a CPU. A forecast follows the first trial."
+            note = hours if slow else "Slow models may take longer."
             count += f", {'at least' if slow else 'about'} {duration(round(least))}"
             count += f" to {duration(round(most))}" * (most > least and bool(options.budget_seconds or not slow))
             end = f"ends {'after' if slow else 'about'} {moment(last, now)}"
@@ -85,22 +83,17 @@ class Forecast:
     def news(self, waiting: Sequence[Case], searches: int, now: datetime) -> str:
         """Return how long the `waiting` trials and searches take; empty if that was printed already, within 30%.
 
-        Only after a first `add`.
+        Call `add` first.
         """
-        left = searches * self._search_seconds + sum(self._seconds_of(case) for case in waiting)
-        told = None if self.end is None else self.end - time.monotonic()
-        if left < LEAST_SECONDS or (told is not None and told / MISTOLD <= left <= told * MISTOLD):
+        seconds = [next(self._seconds[key] for key in _keys(case) if key in self._seconds) for case in waiting]
+        left = searches * self._search_seconds + sum(map(fmean, seconds))
+        printed = None if self.end is None else self.end - time.monotonic()
+        if left < LEAST_SECONDS or (printed is not None and printed / TOLERANCE <= left <= printed * TOLERANCE):
             return ""
         self.end = time.monotonic() + left
+        if self._options.until:  # more rounds may follow
+            return f"at least {duration(round(left))} left"
         return f"about {duration(round(left))} left; ends about {moment(now + timedelta(seconds=left), now)}"
-
-    def _seconds_of(self, case: Case) -> float:
-        """Return the mean seconds of the trials that are most like the case."""
-        return next(fmean(self._seconds[key]) for key in _keys(case) if key in self._seconds)
-
-    @property
-    def _search_seconds(self) -> float:
-        return SEARCH_SECONDS["quick" if self._options.mode == "quick" else "sampled"]
 
     def _typical_seconds(self, cases: Sequence[Case], searches: int) -> float:
         """Return the typical seconds of these trials, with starting up, searches and warming."""
@@ -117,7 +110,7 @@ def _keys(case: Case) -> tuple[str, str, str]:
 
 
 def data_of(cases: Iterable[Case]) -> str:
-    """Return the names of the cases' data, each as real, synthetic or your own; empty if they read none."""
+    """Return the names of the cases' data, each as real, generated or your own; empty if they read none."""
     official = {*datasets.DATASETS, *datasets.TREES}
     parts = []
     for name in dict.fromkeys(case.data for case in cases if case.data):

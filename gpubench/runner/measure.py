@@ -3,8 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from gpubench.hardware import host
 from gpubench.hardware.telemetry import Sampler
@@ -12,10 +11,8 @@ from gpubench.runner.process import Message, Outcome, RunChild
 from gpubench.runner.progress import TrialProgress
 from gpubench.runner.resume import case_terms
 from gpubench.runner.session import Session
-from gpubench.suite.trial import Case, Measurement, Status, Trial, measurement_from_json, trial_to_json
+from gpubench.suite.trial import Case, Fault, Measurement, Status, Trial, measurement_from_json
 
-STATUS_OF_END: Mapping[str, Status] = {"timed_out": "timed_out", "over_memory": "out_of_memory"}
-"""Status of a trial whose process ended without an answer; else it failed."""
 COLLECTIVE_SECONDS = 300.0
 """Longest wait of a process for the others in a collective operation; at most a quarter of the time limit."""
 
@@ -37,9 +34,12 @@ class Measure:
         """Run the trial and return its measurement, however its process ended."""
         case = trial.case
         on_cpu = self._on_cpu(case)
-        sampler = self._sampler(case)
+        # Energy and clocks of one card do not describe a group, nor does one machine's CPU describe several.
+        card = self._session.cards[case.device] if case.processes == 1 else None
+        cpu_energy = self._cpu_energy if case.nodes == 1 else (lambda: None)
+        sampler = Sampler(card, cpu_energy, on_cpu=on_cpu, all_processes_visible=self._all_visible)
         load = host.cpu_load(self._session.environment.cpu_count) if on_cpu and case.nodes == 1 else None
-        outcome = self._in_child(self._placed(trial), sampler)
+        outcome = self._in_child(self._with_folders(trial), sampler)
         measurement = _measurement_of(outcome)
         telemetry = sampler.telemetry(measurement.laps)
         if load and (others := load.others()) > host.SHARED_CPU:
@@ -51,9 +51,9 @@ class Measure:
             measurement = _within_limit(measurement, case, outcome.peak_resident_bytes or 0)
         return measurement
 
-    def _placed(self, trial: Trial) -> Trial:
+    def _with_folders(self, trial: Trial) -> Trial:
         """Return the trial with the folders of this machine."""
-        options, folder = self._session.options, self._session.data[trial.case.suite].folder
+        options, folder = self._session.options, self._session.folders.get(trial.case.suite)
         return replace(
             trial,
             data_dir=str(folder or ""),
@@ -65,26 +65,19 @@ class Measure:
     def _on_cpu(self, case: Case) -> bool:
         return self._session.devices[case.device].kind == "cpu"
 
-    def _sampler(self, case: Case) -> Sampler:
-        # Energy and clocks of one card do not describe a group.
-        card = self._session.cards[case.device] if case.processes == 1 else None
-        # Nor does one machine's CPU describe several.
-        cpu_energy = self._cpu_energy if case.nodes == 1 else (lambda: None)
-        return Sampler(card, cpu_energy, on_cpu=self._on_cpu(case), all_processes_visible=self._all_visible)
-
     def _in_child(self, trial: Trial, sampler: Sampler) -> Outcome:
         case = trial.case
         limit_seconds, local = self._session.options.limit_seconds(case.mode), case.processes // case.nodes
         memory = case.memory_limit_bytes if self._on_cpu(case) else None
 
         def on_event(event: Message) -> None:
-            sampler.hear(event)
+            sampler.note(event)
             self._progress.lap(event)
 
         return self._run_child(
             {
                 "task": "trial",
-                "trial": trial_to_json(trial),
+                "trial": asdict(trial),
                 "watched": sampler.watches,
                 "place": None,
                 "collective_seconds": min(COLLECTIVE_SECONDS, (limit_seconds or math.inf) / 4),
@@ -112,11 +105,9 @@ def _measurement_of(outcome: Outcome) -> Measurement:
             return measurement_from_json(outcome.answer["measurement"])
         except (TypeError, KeyError, AttributeError):
             return Measurement("failed", "the process sent a result that gpubench cannot read")
-    return Measurement(
-        status=STATUS_OF_END.get(outcome.end, "failed"),
-        reason=outcome.reason,
-        fault="crashed" if outcome.end == "died" else "",
-    )
+    statuses: dict[str, Status] = {"timed_out": "timed_out", "over_memory": "out_of_memory"}
+    fault: Fault = "crashed" if outcome.end == "died" else ""
+    return Measurement(statuses.get(outcome.end, "failed"), outcome.reason, fault)
 
 
 def _within_limit(measurement: Measurement, case: Case, resident_bytes: int) -> Measurement:

@@ -1,8 +1,9 @@
-"""Measures the highest rates of a device (matrix products, copies, calls) and stores them in the user's cache."""
+"""Warms the devices of a run and measures their highest rates, which are stored in the user's cache."""
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,14 @@ from gpubench.hardware.environment import Device, cpu_count
 from gpubench.hardware.readers import readers
 from gpubench.hardware.telemetry import Sampler
 from gpubench.runner.process import RunChild, run_child
+from gpubench.runner.session import Session
+from gpubench.suite.precisions import multiplied_in
+from gpubench.suite.trial import Case
 
+SOAK_SECONDS = 30.0
+"""A cold accelerator has a higher clock than a warm one."""
+SOAK_AFTER_SEARCH_SECONDS = 10.0
+"""Shorter, because the batch search has warmed the device already."""
 CPU_SOAK_SECONDS = 2.0
 """Enough for a CPU to leave its idle clock."""
 TIME_LIMIT_SECONDS = 300.0
@@ -68,12 +76,10 @@ def measure(
 
     Stored for later runs unless other programs used the device meanwhile; then `say` prints a note.
     """
-    task = {"task": "peak", "device": device.device, "precision": precision, "threads": threads}
+    task = {"device": device.device, "precision": precision, "threads": threads, "soak_seconds": soak_seconds}
     sampler = Sampler(readers([device])[device.device], all_processes_visible=host.all_processes_visible())
     cpu_load = host.cpu_load(cpu_count()) if device.kind == "cpu" else None
-    outcome = run_child(
-        {**task, "soak_seconds": soak_seconds}, on_wake=sampler.tick, time_limit_seconds=TIME_LIMIT_SECONDS
-    )
+    outcome = run_child({"task": "peak", **task}, on_wake=sampler.tick, time_limit_seconds=TIME_LIMIT_SECONDS)
     answer = outcome.answer or {}
     if "rates" not in answer:
         why = answer.get("reason") or outcome.reason
@@ -113,12 +119,65 @@ def _store(key: str, peak: Peak) -> None:
     if not key:
         return
     file = cache_file()
-    try:
+    with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{file}.lock"):
             rates = {name: value for name, value in asdict(peak).items() if name != "shared"}
             new_file = file.with_suffix(".new")
             new_file.write_text(json.dumps({**_read(), key: rates}, indent=1, sort_keys=True))
             new_file.replace(file)
-    except OSError:
-        return
+
+
+class WarmUp:
+    """Warms the session's accelerators and measures the peaks of its devices; a quick run does neither."""
+
+    def __init__(self, session: Session, run_child: RunChild, say: Callable[[str], None]) -> None:
+        self._session, self._run_child, self._say = session, run_child, say
+        self._soaked: set[str] = set()
+        self._peaks: dict[tuple[str, str, int], Peak | None] = {}
+
+    def before(self, case: Case, planned: Iterable[Case], *, searched: bool) -> None:
+        """Prepare for a trial of `case`: warm the devices of all planned cases and measure the peak.
+
+        `searched`: whether a batch search has just used the device.
+        """
+        is_warm = searched and len(self._session.devices) == 1
+        devices = {device for planned_case in planned for device in planned_case.devices}
+        self._soak(devices, SOAK_AFTER_SEARCH_SECONDS if is_warm else SOAK_SECONDS)
+        self._find_peak(case)
+
+    def peak_of(self, case: Case) -> Peak | None:
+        """Return the peak of the case's device in its precision, or None."""
+        return self._peaks.get(_peak_key(case))
+
+    def _soak(self, devices: set[str], seconds: float) -> None:
+        """Warm each device once, all at the same time."""
+        options = self._session.options
+        names = sorted(device for device in devices - self._soaked if not device.startswith("cpu"))
+        self._soaked.update(names)
+        if not names or options.mode == "quick" or not options.soak:
+            return
+        self._say(f"warming {', '.join(names)} for {seconds:.0f} s, untimed")
+        self._run_child({"task": "soak", "devices": names, "seconds": seconds}, time_limit_seconds=seconds + 120)
+
+    def _find_peak(self, case: Case) -> None:
+        """Read the peak from the cache, or measure it."""
+        session, key = self._session, _peak_key(case)
+        if not session.suites[case.suite].suite.torch or key in self._peaks:
+            return
+        name, precision, threads = key
+        device, torch = session.devices[name], session.environment.torch
+        self._peaks[key] = stored(device, torch, precision, threads)
+        if self._peaks[key] or session.options.mode == "quick" or not session.options.peaks:
+            return
+        self._say(f"measuring the peak of {name} in {precision} (once per torch version)")
+        try:
+            seconds = CPU_SOAK_SECONDS  # an accelerator is warm from the soak
+            self._peaks[key] = measure(device, torch, precision, threads, seconds, self._say, self._run_child)
+        except UserError as error:
+            self._say(f"{error}; rows will lack it")
+
+
+def _peak_key(case: Case) -> tuple[str, str, int]:
+    """Return device, precision and threads."""
+    return case.device, multiplied_in(case.precision), int(case.params["threads"])

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, Literal, Protocol, Self
+from typing import IO, Any, Literal, Protocol
 
 import psutil
 
@@ -23,21 +23,17 @@ from gpubench.hardware.environment import TorchFacts
 Message = Mapping[str, Any]
 """A message between parent and child: data for JSON."""
 WAKE_SECONDS = 0.2
-"""How often the parent checks whether the child is alive; in between it sleeps in select."""
-BREATH_SECONDS = 0.01
-"""Pause after each read, in which more output gathers."""
+"""Seconds between two checks whether the child is alive; in between the parent sleeps in select."""
+PAUSE_SECONDS = 0.01
+"""Pause after each read, so that the next one reads more at once."""
 IMPORT_SECONDS = 120.0
-"""Most time for importing suites of the user."""
+"""Time limit for importing suites of the user."""
 MOST_READ = 1 << 20
 """Most bytes that are read at once, so that limits are checked however much a child prints."""
 MOST_LINE = {"channel": 1 << 26, "output": 1 << 16}
 """Longest line. A longer message ends the child; longer output is shown in parts."""
 MOST_SHOWN = 500_000
 """Most characters of a child's output that are shown."""
-
-
-Start = Literal["fresh", "forked"]
-"""A child is a new process, or a fork of a template (template.py)."""
 
 
 class Child(Protocol):
@@ -60,7 +56,8 @@ class Started:
     """Our end of its socket."""
     lifeline: IO[bytes]
     """Our end of a pipe: the worker ends when it closes, and the kernel closes it when this process dies."""
-    start: Start = "fresh"
+    start: Literal["fresh", "forked"] = "fresh"
+    """Whether it is a new process or a fork of a template (template.py)."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ class Outcome:
     """Last lines that the child printed."""
     peak_resident_bytes: int | None = None
     """Peak memory of the child and the processes that it started; measured only with a limit."""
-    start: Start = "fresh"
+    start: Literal["fresh", "forked"] = "fresh"
 
     @property
     def reason(self) -> str:
@@ -87,16 +84,12 @@ class Outcome:
             return "the process passed the memory limit and was killed"
         if self.end == "garbled":
             return "the process sent a message that gpubench cannot read, and was killed"
-        code = self.exit_code or 0
+        code, printed = self.exit_code or 0, f"; it printed: {self.tail}" if self.tail else ""
         if code >= 0:
-            return f"the process ended with exit code {code} and no answer{self._printed}"
+            return f"the process ended with exit code {code} and no answer{printed}"
         name = signal.Signals(-code).name
         hint = " (by the system, out of memory, or by hand)" if name == "SIGKILL" else ""
-        return f"the process was ended by {name}{hint}{self._printed}"
-
-    @property
-    def _printed(self) -> str:
-        return f"; it printed: {self.tail}" if self.tail else ""
+        return f"the process was ended by {name}{hint}{printed}"
 
 
 RunChild = Callable[..., Outcome]
@@ -116,12 +109,13 @@ def run_child(
     """Run `task` in a child process and wait for its end; afterwards its whole process group is killed.
 
     The child answers on a separate socket, so `on_output` gets only what the suite prints, line by line. If this
-    process dies, the child ends itself. `task` is sent with a temporary folder, `scratch`, that exists as long as the
-    child. `on_wake` is called with the child's process id a few times a second; its result is sent to the child.
+    process dies, the child ends itself. `task` is sent with `scratch`, a temporary folder that exists as long as the
+    child; it is empty for one process. `on_wake` is called with the child's process id a few times a second; its
+    result is sent to the child.
     `start` starts the child; without it the child is a new process.
     """
     began = time.monotonic()
-    with temporary_folder() as folder:
+    with temporary_folder() if _has_processes(task) else contextlib.nullcontext("") as folder:
         started = start() if start else start_fresh()
         child = started.child
         with started.channel, started.lifeline:
@@ -143,6 +137,11 @@ def run_child(
         peak_resident_bytes=watch.peak_resident_bytes or None,
         start=started.start,
     )
+
+
+def _has_processes(task: Mapping[str, Any]) -> bool:
+    """Return whether several processes train, whose logs need a folder: no other task leaves one if it is killed."""
+    return "trial" in task and task["trial"]["case"]["processes"] > 1
 
 
 def temporary_folder() -> "tempfile.TemporaryDirectory[str]":
@@ -178,12 +177,6 @@ class ServingChild:
         self._child, self._socket, self._lifeline = started.child, started.channel, started.lifeline
         self._messages = self._socket.makefile("rb")
         self._send(task)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the child and all that it started."""
@@ -226,7 +219,10 @@ def check_imports(names: Sequence[str], limit_seconds: float | None, run_child: 
     if not names:
         return
     limit = min(IMPORT_SECONDS, limit_seconds or IMPORT_SECONDS)
-    outcome = run_child({"task": "import", "suites": list(names)}, time_limit_seconds=limit)
+    task = {"task": "import", "suites": list(names)}
+    outcome = run_child(task, time_limit_seconds=limit)
+    if outcome.end == "died" and (outcome.exit_code or 0) < 0:  # somebody killed it; if the suite did, it will again
+        outcome = run_child(task, time_limit_seconds=limit)
     if outcome.answer is None:
         raise UserError(f"--suite {', '.join(names)}: the import failed: {outcome.reason}")
     if reason := outcome.answer.get("reason"):
@@ -252,9 +248,9 @@ class _Watch:
         self._garbled = False
         self._shown = 0
         self._pending = {"channel": bytearray(), "output": bytearray()}
-        self._output: IO[bytes] | None = child.stdout
+        assert child.stdout is not None
+        self._output = child.stdout
         self._selector = selectors.DefaultSelector()
-        assert self._output is not None
         os.set_blocking(self._output.fileno(), False)
         self._selector.register(channel, selectors.EVENT_READ, self._read_channel)
         self._selector.register(self._output, selectors.EVENT_READ, self._read_output)
@@ -275,7 +271,7 @@ class _Watch:
                 self.drain()
                 return "garbled" if self._garbled else "answered" if self.answer is not None else "died"
             if time.monotonic() - woken < WAKE_SECONDS / 2:
-                time.sleep(BREATH_SECONDS)  # a child that prints without end must not keep this process busy
+                time.sleep(PAUSE_SECONDS)  # a child that prints without end must not keep this process busy
                 continue
             woken = time.monotonic()
             if message := self.on_wake(self.child.pid):
@@ -296,12 +292,11 @@ class _Watch:
                     read()
 
     def finish(self) -> None:
-        """Read what is left after the child's end, whose last line may lack its end, and close its output."""
+        """Read what is left after the child's end, also a line without its end, and close the output."""
         self.drain()
         if line := self._pending["output"]:
             self._show(line)
         self._selector.close()
-        assert self._output is not None
         self._output.close()
 
     def _read_channel(self) -> None:
@@ -317,9 +312,7 @@ class _Watch:
                 self._garbled = True
 
     def _read_output(self) -> None:
-        assert self._output is not None
-        output = self._output
-        for line in self._lines("output", lambda: os.read(output.fileno(), MOST_READ)):
+        for line in self._lines("output", lambda: os.read(self._output.fileno(), MOST_READ)):
             self._show(line)
 
     def _show(self, line: bytearray) -> None:
@@ -342,9 +335,9 @@ class _Watch:
         except ConnectionResetError:
             chunk = b""
         if not chunk:
-            stream = self.channel if name == "channel" else self._output
+            stream: socket.socket | IO[bytes] = self.channel if name == "channel" else self._output
             with contextlib.suppress(KeyError, ValueError):
-                self._selector.unregister(stream)  # type: ignore[arg-type]
+                self._selector.unregister(stream)
         pending += chunk
         if b"\n" not in chunk and len(pending) <= MOST_LINE[name]:
             return []

@@ -1,7 +1,7 @@
 """Prints the progress of a run: a bar with rate and time left, and a line per finished trial."""
 
 import time
-from types import TracebackType
+from typing import Any
 
 from rich.progress import BarColumn, Progress, TextColumn
 
@@ -14,7 +14,7 @@ from gpubench.suite.trial import Case, Trial
 LOG_SECONDS = 300.0
 """Without a terminal: time between two lines on the progress of a long trial."""
 REST_OF_LINE = 52
-"""Characters that the bar, the rate and the time left need beside the name of a trial."""
+"""Characters that the bar, the rate and the time left need, besides the name of a trial."""
 
 
 class TrialProgress:
@@ -45,13 +45,8 @@ class TrialProgress:
         self._bar.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._bar.__exit__(*error)
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
@@ -66,15 +61,8 @@ class TrialProgress:
         """Show that the next trial begins."""
         self._unit, self._label = unit, label
         self._started = self._logged = time.monotonic()
-        self._bar.update(
-            self._task,
-            description=shortened(
-                f"{self._done + 1}/{self.total} {label}", max(20, self._console.width - REST_OF_LINE)
-            ),
-            completed=self._done,
-            rate="starting",
-            left=self._left,
-        )
+        name = shortened(f"{self._done + 1}/{self.total} {label}", max(20, self._console.width - REST_OF_LINE))
+        self._bar.update(self._task, description=name, completed=self._done, rate="starting", left=self._left)
 
     def lap(self, event: Message) -> None:
         """Show the progress of the running trial."""
@@ -86,10 +74,9 @@ class TrialProgress:
         if self._bar.disable and fraction and now - self._logged > LOG_SECONDS:
             self._logged = now
             spent = now - self._started
-            left = (
-                f"{fraction:.0%} after {duration(round(spent))}, about {duration(round(spent / fraction - spent))} left"
-            )
-            self.say(f"[{self._done + 1}/{self.total}] {self._label}: {left}{rate_text and f' ({rate_text})'}")
+            left = f"about {duration(round(spent / fraction - spent))} left"
+            text = f"{self._label}: {fraction:.0%} after {duration(round(spent))}, {left}"
+            self.say(f"[{self._done + 1}/{self.total}] {text}{rate_text and f' ({rate_text})'}")
 
     def finish(self, trial: Trial, row: Row) -> float:
         """Print the line of a finished trial; return its seconds, without what came before `start`."""
@@ -137,7 +124,7 @@ def describe(row: Row, unit: str) -> str:
         return f"{row.status}: {row.reason}"
     parts = [f"{row.samples_per_second:,.1f} {unit}/s"] if row.samples_per_second else []
     epochs = f"{row.epochs} epoch{'s' * (row.epochs != 1)}" if row.epochs else "the whole run"
-    if not (parts and "placing" in row.studies.split()):  # an epoch of random data interests nobody
+    if not (parts and "placing" in row.studies.split()):  # only the rate of that study matters
         parts.append(f"{epochs} {'took' if row.measured == 'measured' else 'would take'} {duration(row.seconds)}")
     for name, about in SHOWN_QUALITIES.items():
         value = getattr(row, name)

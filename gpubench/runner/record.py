@@ -17,7 +17,7 @@ from gpubench.suite.trial import TRAINED, Case, Lap, Measurement, Trial
 
 @dataclass(frozen=True)
 class Setting:
-    """What the trials of a case share, besides the case: machine and session."""
+    """What the trials of a case share besides the case: machine and session."""
 
     device: Device
     card: CardState
@@ -42,7 +42,7 @@ def row_of(trial: Trial, measurement: Measurement, setting: Setting, *, started:
         "peak": setting.peak,
         "measurement": measurement,
         "telemetry": measurement.telemetry,
-        # A sampled trial or one on generated data has not learned anything, so it has no quality.
+        # A sampled trial, or one on synthetic data, has not learned anything, so it has no quality.
         "quality": {name: value for name, value in measurement.quality.items() if _is_figure(value) and trial.teaches},
     }
     values = {
@@ -58,9 +58,9 @@ def row_of(trial: Trial, measurement: Measurement, setting: Setting, *, started:
     }
     written: dict[str, Any] = {name: _rounded(value, ABOUT[name].digits) for name, value in values.items()}
     for name in NUMBERS:
-        if written.get(name) is not None and breaks(written[name], ABOUT[name].allowed, whole=name in INTEGERS):
-            allowed = in_words(ABOUT[name].allowed, whole=name in INTEGERS)
-            why = f"{name} was {written[name]}, not {allowed}: left out"
+        allowed, whole = ABOUT[name].allowed, name in INTEGERS
+        if written.get(name) is not None and breaks(written[name], allowed, whole=whole):
+            why = f"{name} was {written[name]}, not {in_words(allowed, whole=whole)}: left out"
             written |= {name: None, "reason": "; ".join(filter(None, [written["reason"], why]))}
     return Row(**written)
 

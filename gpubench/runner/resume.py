@@ -53,23 +53,20 @@ class EarlierRun:
             now = case_terms(case, devices[case.device], cards[case.device], environment)
             same = old[(old["model"] == case.model) & (old["precision"] == case.precision)]
             # Models of one run may differ in parameters, weights and the limit of their search.
-            rows = {key: (same if key in ("params", "weights", "memory_limit_bytes") else old)[key] for key in now}
+            before = {key: (same if key in ("params", "weights", "memory_limit_bytes") else old)[key] for key in now}
             # The failed trials of a lost card have no power limit.
-            limits = rows["power_limit_watts"]
-            rows["power_limit_watts"] = limits[limits.notna() | old["status"].isin(FINISHED)]
-            differing = [key for key, value in now.items() if _differs(rows[key], value)]
+            limits = before["power_limit_watts"]
+            before["power_limit_watts"] = limits[limits.notna() | old["status"].isin(FINISHED)]
+            before |= {"seed": old["seed"] - old["trial"], "until": old["until"], "session": old["session"]}
+            now |= {"seed": options.seed, "until": options.until}
+            now |= {"session": options.session} if options.session else {}
+            differing = [key for key, value in now.items() if _differs(before[key], value)]
             # A twin at the batch of fp32 exists only if the search finds different batches.
             policies = set(same["batch_policy"].replace("max-fp32", "max"))
             if not same.empty and case.batch_policy.replace("max-fp32", "max") not in policies:
                 differing.append("batch_policy")
             elif case.batch_policy == "fixed" and _differs(same["batch_size"], case.batch_size):
                 differing.append("batch_size")
-            if _differs(old["seed"] - old["trial"], options.seed):
-                differing.append("seed")
-            if _differs(old["until"], options.until):
-                differing.append("until")
-            if options.session and _differs(old["session"], options.session):
-                differing.append("session")
             if differing:
                 raise UserError(
                     f"--out {self.path} has rows of a run that differs in {', '.join(sorted(differing))};"
@@ -77,16 +74,19 @@ class EarlierRun:
                 )
 
     def batch_of(self, case: Case) -> pd.Series | None:
-        """Return a row with the batch that an earlier search found for this case, or None."""
+        """Return the last row with a batch that an earlier search found for this case, or None.
+
+        Rows of finished trials come before others, whose batch may not fit.
+        """
         rows = self._rows_of(case)
         rows = rows[rows["batch_size"].notna()]
-        return None if rows.empty else rows.iloc[0]
+        finished = rows[rows["status"].isin(FINISHED)]
+        return None if rows.empty else (rows if finished.empty else finished).iloc[-1]
 
     def has(self, trial: Trial) -> bool:
         """Return whether this trial is finished."""
         rows = self._rows_of(trial.case)
-        rows = rows[rows["trial"] == trial.index]
-        return bool(rows["status"].isin(FINISHED).any())
+        return bool((rows["status"].isin(FINISHED) & (rows["trial"] == trial.index)).any())
 
     def statuses_of(self, case: Case) -> list[str]:
         """Return the statuses of the case's finished trials."""
@@ -105,17 +105,10 @@ class EarlierRun:
         return 0 if pd.isna(last) else int(last) + 1
 
     def _rows_of(self, case: Case) -> pd.DataFrame:
-        frame = self.frame
-        return frame[
-            (frame["suite"] == case.suite)
-            & (frame["model"] == case.model)
-            & (frame["precision"] == case.precision)
-            & (frame["batch_policy"] == case.batch_policy)
-            & (frame["device"] == case.device)
-            & (frame["processes"] == case.processes)
-            & (frame["nodes"] == case.nodes)
-            & (frame["params"] == params_text(case.params))
-        ]
+        rows = self.frame[self.frame["params"] == params_text(case.params)]
+        for column in ("suite", "model", "precision", "batch_policy", "device", "processes", "nodes"):
+            rows = rows[rows[column] == getattr(case, column)]
+        return rows
 
 
 def case_terms(case: Case, device: Device, card: CardState, environment: Environment) -> dict[str, object]:

@@ -11,7 +11,7 @@ from statistics import median
 
 from gpubench.interval import drifts, median_interval
 from gpubench.rows.row import Row
-from gpubench.runner.batch.batches import CaseBatches
+from gpubench.runner.batches import CaseBatches
 from gpubench.runner.early import decided_early
 from gpubench.runner.forecast import Forecast
 from gpubench.runner.progress import FirstRatios, TrialProgress
@@ -87,23 +87,22 @@ class Rounds:
         if not left and not self._options.until:
             return [f"{self._path}: all trials are done"]
         lines = [f"{done} of {done + len(left)} trials are already in {self._path}; {len(left)} to do"] if done else []
-        lines += self._forecast.lines(left, self._searches(left), datetime.now())
-        self._progress.end = self._forecast.end
-        return lines
+        return lines + self._forecast.lines(left, self._searches(left), datetime.now())
 
     def __iter__(self) -> Iterator[Trial]:
         """Yield each trial in turn; call `finished` with it before the next one."""
         for trials in self._rounds():
             self._waiting = self._with_batches(trials)
             self._progress.expect(len(self._waiting))
+            self._show_end()
             self.planned_cases = [trial.case for trial in self._waiting if not trial.case.refusal]
             while self._waiting:
                 self._check()
                 if trial := self._batches.ready(self._waiting[0]):
                     yield trial
                 else:
-                    self._waiting = self._waiting[1:]
                     self._progress.expect(-1)
+                    self._pass_first()
 
     def finished(self, trial: Trial, row: Row) -> None:
         """Note that the trial has its row."""
@@ -111,9 +110,7 @@ class Rounds:
         self.statuses.append(row.status)
         if row.status == "ok" and row.seconds is not None:
             self._seconds.setdefault(trial.case.label, []).append(row.seconds)
-        self._waiting = self._waiting[1:]
-        if self._waiting and self._waiting[0].index > trial.index:
-            self._look()
+        self._pass_first()
         for ratio in self._first_ratios.after(trial.case, row) if self._waiting else ():
             self._progress.say(ratio)
         if not trial.case.refusal:
@@ -121,7 +118,11 @@ class Rounds:
             waiting = [waiting_trial.case for waiting_trial in self._waiting if not waiting_trial.case.refusal]
             if news := self._forecast.news(waiting, self._searches(self._waiting), datetime.now()):
                 self._progress.say(news)
-            self._progress.end = self._forecast.end
+            self._show_end()
+
+    def _show_end(self) -> None:
+        """Set the end of the run in the bar; with --until it is unknown."""
+        self._progress.end = None if self._options.until else self._forecast.end
 
     def unfinished(self) -> list[Trial]:
         """Return the trials that are not finished, with the batches that were found, for a later run."""
@@ -136,13 +137,15 @@ class Rounds:
         """Return the number of batch searches before these trials."""
         return len({trial.case.label for trial in trials if self._batches.to_search(trial.case)})
 
-    def _look(self) -> None:
-        """Leave out the trials that are not needed any more, after a round."""
-        rounds, planned = self._waiting[0].index, len(self._waiting)
-        self._waiting = self._undecided(self._waiting)
-        if dropped := planned - len(self._waiting):
-            self._progress.expect(-dropped)
-            self._progress.say(f"after {rounds} rounds enough ratios are decided to leave out {dropped} trials")
+    def _pass_first(self) -> None:
+        """Remove the first waiting trial and, after a round, the trials that are not needed any more."""
+        first, rest = self._waiting[0], self._waiting[1:]
+        ends_round = bool(rest) and rest[0].index > first.index
+        self._waiting = self._undecided(rest) if ends_round else rest  # at once: a signal may come at any time
+        if left_out := [trial for trial in rest if trial not in self._waiting]:
+            self._progress.expect(-len(left_out))
+            models = ", ".join(dict.fromkeys(trial.case.model for trial in left_out))
+            self._progress.say(f"decided after {rest[0].index} rounds: {models}; {len(left_out)} trials fewer")
 
     def _undecided(self, trials: list[Trial]) -> list[Trial]:
         """Return the trials that are left, without cases whose ratios are decided, if now is the time to look."""
@@ -165,10 +168,11 @@ class Rounds:
             trials = [trial for trial in trials if self._seconds.get(trial.case.label)]
             spent = time.monotonic() - started
             needed = spent + spent / max(1, len(self.statuses)) * len(trials)
-            if why := why_stop(self._seconds, options.until or 0.0, options.budget_seconds, needed):
+            target, widths = options.until or 0.0, widths_of(self._seconds)
+            if why := why_stop(widths, target, options.budget_seconds, needed):
                 self._progress.say(f"stopped after {index} rounds: {why}")
                 return
-            self._progress.say(f"round {index + 1}: {count_narrow(widths_of(self._seconds), options.until or 0.0)}")
+            self._progress.say(f"round {index + 1}: {count_narrow(widths, target)}")
             yield trials
 
 
@@ -182,17 +186,12 @@ def half_width(seconds: Sequence[float]) -> float:
 
 
 def why_stop(
-    seconds_by_case: Mapping[str, Sequence[float]],
-    target: float,
-    budget_seconds: float | None = None,
-    needed_seconds: float = 0.0,
+    widths: Mapping[str, float], target: float, budget_seconds: float | None = None, needed_seconds: float = 0.0
 ) -> str | None:
     """Return why to stop, with the cases that reached the target, or None if one more round is needed.
 
-    `target` is the half width of `--until`, `needed_seconds` the time of the run after one more round. Cases without
-    any time do not count.
+    `target` is the half width of `--until`, `needed_seconds` the time of the run after one more round.
     """
-    widths = widths_of(seconds_by_case)
     if not widths:
         return "no case has a time"
     if max(widths.values()) <= target:
@@ -209,13 +208,9 @@ def widths_of(seconds_by_case: Mapping[str, Sequence[float]]) -> dict[str, float
 
 def count_narrow(widths: Mapping[str, float], target: float) -> str:
     """Return in words how many intervals are narrow enough, and which are not."""
-    wide = {case: width for case, width in widths.items() if width > target}
+    wide = sorted(((width, case) for case, width in widths.items() if width > target), reverse=True)
     text = f"{len(widths) - len(wide)} of {len(widths)} intervals are within {100 * target:.3g}%"
     if not wide:
         return text
-    listed = sorted(wide.items(), key=lambda pair: -pair[1])
-    return f"{text}, not yet " + ", ".join(f"{case} ({_share(width)})" for case, width in listed)
-
-
-def _share(width: float) -> str:
-    return f"{100 * width:.2g}%" if width < math.inf else "too few trials, or they drift"
+    shares = [f"{100 * width:.2g}%" if width < math.inf else "too few trials, or they drift" for width, _ in wide]
+    return f"{text}, not yet " + ", ".join(f"{case} ({share})" for share, (_, case) in zip(shares, wide, strict=True))

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from gpubench import printed
 from gpubench.errors import UserError
@@ -10,13 +11,13 @@ from gpubench.hardware import host
 from gpubench.printed import Say
 from gpubench.rows.row import Row
 from gpubench.rows.write import RowsFile
-from gpubench.runner.batch.batches import CaseBatches
+from gpubench.runner.batches import CaseBatches
 from gpubench.runner.cases import recipes_of
-from gpubench.runner.cluster.machines import run_as_one_of
-from gpubench.runner.cluster.nodes import NodeLost, Nodes
 from gpubench.runner.devices import DeviceLost, lost_device
 from gpubench.runner.measure import Measure
-from gpubench.runner.options import RANKED_SUITE, SAMPLED_REPEATS, Options
+from gpubench.runner.measured_peaks import WarmUp
+from gpubench.runner.nodes import NodeLost, Nodes, run_as_one_of
+from gpubench.runner.options import SAMPLED_REPEATS, Options
 from gpubench.runner.process import RunChild, check_imports, describe
 from gpubench.runner.progress import TrialProgress
 from gpubench.runner.record import Setting, row_of
@@ -25,10 +26,10 @@ from gpubench.runner.rounds import Rounds
 from gpubench.runner.session import RunSummary, Session, open_session, print_plan
 from gpubench.runner.signals import INTERRUPTED, STOPPED, Interrupts
 from gpubench.runner.template import Templates
-from gpubench.runner.warm_up import WarmUp
 from gpubench.suite import files
 from gpubench.suite.trial import GOOD, Measurement, Status, Trial
 
+print_line: Say = partial(printed.say, err=True)
 SOME_FAILED = 4
 FAILURES = 2
 """After so many failed trials, or searches, in a row a run checks its devices."""
@@ -36,11 +37,7 @@ LOST = frozenset({"failed", "timed_out"})
 """Statuses of trials on a device that no longer computes."""
 
 
-def run(
-    options: Options,
-    say: Say = lambda line: printed.say(line, err=True),
-    run_child: RunChild | None = None,
-) -> RunSummary:
+def run(options: Options, say: Say = print_line, run_child: RunChild | None = None) -> RunSummary:
     """Run all trials of `options` and append a row for each; returns a summary.
 
     Only child processes use a device; `run_child` starts one per call, by default (see Templates) a fork on a card.
@@ -55,35 +52,29 @@ def run(
             facts = describe(run_child) if any(suite.suite.torch for suite in loaded) else env.cpu_facts()
             session = open_session(options, loaded, facts, say)
             if options.dry_run:
-                return show(session, say, run_child)
+                return show(session, say, run_child, interrupts)
             if options.nodes == 1:
                 return lead(session, say, run_child, interrupts)
             terms = terms_of(session.cases, list(session.devices.values()), session.environment)
             with Nodes(options.nodes, options.rendezvous, terms, options.time_limit_seconds) as nodes:
-                return run_as_one_of(
-                    nodes, session, say, run_child, lambda child: lead(session, say, child, interrupts)
-                )
+                lead_run = partial(lead, session, say, interrupts=interrupts)
+                return run_as_one_of(nodes, session, say, run_child, lead_run)
         except KeyboardInterrupt:
             say("")
             say("stopped before the first trial: no row was added")
             return RunSummary(INTERRUPTED)
 
 
-def show(session: Session, say: Say, run_child: RunChild) -> RunSummary:
+def show(session: Session, say: Say, run_child: RunChild, interrupts: Interrupts) -> RunSummary:
     """Print the plan of a run; measures nothing."""
-    runner = TrialRunner(session, read_earlier(session, say), run_child)
+    runner = TrialRunner(session, read_earlier(session, say), run_child, interrupts)
     for line in subject_of(session):
         say(line)
     print_plan(session.cases, session.options, session.path, runner.rounds.outlook())
     return RunSummary(0)
 
 
-def lead(
-    session: Session,
-    say: Say,
-    run_child: RunChild,
-    interrupts: Interrupts | None = None,
-) -> RunSummary:
+def lead(session: Session, say: Say, run_child: RunChild, interrupts: Interrupts) -> RunSummary:
     """Open the CSV file, resume an earlier run, and run the trials; returns a summary.
 
     The file is locked until the run ends. Raises Rescued if the file was removed or the disk is full.
@@ -138,7 +129,7 @@ def caveat_of(session: Session) -> list[str]:
     """Return a line on what the run's trials are too few for; none if they are enough."""
     options = session.options
     if options.mode == "quick":
-        unranked = " CPUs are not ranked." * (options.rank and RANKED_SUITE not in session.suites)
+        unranked = " CPUs are not ranked." * (options.rank and set(session.devices) == {"cpu"})
         return [f"Quick mode: 3 timed steps per case, so times are rough.{unranked}"]
     if len(session.cases) > 1 and options.rounds < SAMPLED_REPEATS:
         return [f"{options.rounds} trial(s) per case: no verdict. It takes --repeats {SAMPLED_REPEATS}."]
@@ -155,20 +146,12 @@ class TrialRunner:
         interrupts: whether the run was stopped.
     """
 
-    def __init__(
-        self, session: Session, earlier: EarlierRun, run_child: RunChild, interrupts: Interrupts | None = None
-    ) -> None:
-        self._session, self._earlier, self._run_child = session, earlier, run_child
-        self._interrupts = interrupts or Interrupts()
+    def __init__(self, session: Session, earlier: EarlierRun, run_child: RunChild, interrupts: Interrupts) -> None:
+        self._session, self._earlier, self._run_child, self._interrupts = session, earlier, run_child, interrupts
         self._progress = TrialProgress()
         self._warm_up = WarmUp(session, run_child, self._progress.say)
-        self._batches = CaseBatches(
-            session.suites,
-            session.devices,
-            earlier_row=earlier.batch_of,
-            measure=Measure(session, run_child, self._progress),
-            say=self._progress.say,
-        )
+        measure = Measure(session, run_child, self._progress)
+        self._batches = CaseBatches(session, earlier, measure, self._progress.say)
         self.rounds = Rounds(session, earlier, self._batches, self._progress, self._interrupts.check)
         self._written: set[str] = set()
         """Sessions of the written rows."""
@@ -181,6 +164,7 @@ class TrialRunner:
             with self._progress:
                 for trial in self.rounds:
                     self._run_one(trial, file)
+                self._interrupts.check()  # a signal may have come with the last row
         except (KeyboardInterrupt, NodeLost, DeviceLost) as stop:
             return self._stopped(stop, file, say)
         before = [status for case in self._session.cases for status in self._earlier.statuses_of(case)]
@@ -191,12 +175,12 @@ class TrialRunner:
         """Run one trial and write its row."""
         case = trial.case
         if not case.refusal:
-            self._warm_up.before(case, self.rounds.planned_cases, searched=self._batches.to_confirm(case))
+            self._warm_up.before(case, self.rounds.planned_cases, searched=self._batches.has_searched)
         self._progress.start(case.label, self._session.suites[case.suite].suite.unit)
         started = _now()
         trial, measurement = self._batches.measured(trial)
         row = self._row_of(trial, measurement, started)
-        with self._interrupts.held():
+        with self._interrupts.delayed():
             file.append([row])  # one by one: a killed run loses nothing
             self._written.add(row.session)
             self.rounds.finished(trial, row)
@@ -219,15 +203,15 @@ class TrialRunner:
 
     def _stopped(self, stop: BaseException, file: RowsFile, say: Say) -> RunSummary:
         """Write a row for each trial that did not run, and print how to resume."""
+        self._interrupts.ignore()
         path, lost = self._session.path, not isinstance(stop, KeyboardInterrupt)
-        with self._interrupts.held():
-            rest = self.rounds.unfinished()
-            option = "" if path == self._session.options.out else f" with --out {path}"
-            done = f"{self.rounds.tally(rest)} are in {path}; the same command{option} resumes"
-            status: Status = "failed" if isinstance(stop, NodeLost) else "interrupted"
-            why, now = Measurement(status, str(stop) or STOPPED), _now()
-            file.append([self._row_of(trial, why, now) for trial in rest])
-            say(f"{stop}; {done}" if lost else f"stopped: {done}")
+        rest = self.rounds.unfinished()
+        option = "" if path == self._session.options.out else f" with --out {path}"
+        done = f"{self.rounds.tally(rest)} are in {path}; the same command{option} resumes"
+        status: Status = "failed" if isinstance(stop, NodeLost) else "interrupted"
+        why, now = Measurement(status, str(stop) or STOPPED), _now()
+        file.append([self._row_of(trial, why, now) for trial in rest])
+        say(f"{stop}; {done}" if lost else f"stopped: {done}")
         return RunSummary(SOME_FAILED if lost else INTERRUPTED, path)
 
     def _row_of(self, trial: Trial, measurement: Measurement, started: str) -> Row:

@@ -17,14 +17,11 @@ from gpubench.hardware.telemetry import CardReader
 from gpubench.printed import Say, say
 from gpubench.rows.params import params_text
 from gpubench.runner.cases import cases_of, choose_precisions, recipes_of
-from gpubench.runner.data import Data, find_data, find_weights, suited
+from gpubench.runner.data import with_data
 from gpubench.runner.devices import check_processes, choose_devices, with_devices
 from gpubench.runner.options import RANKED_MODELS, RANKED_SUITE, Options
 from gpubench.suite.files import LoadedSuite, find
 from gpubench.suite.trial import Case
-
-QUICK = "quick"
-"""Subfolder of --out for quick runs."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +37,8 @@ class Session:
     path: Path
     """CSV file of the rows."""
     cases: tuple[Case, ...] = ()
-    data: Mapping[str, Data] = field(default_factory=dict)
-    """Data of each suite, by its name."""
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    """Folder of the data of each suite that reads them from disk, by its name."""
     id: str = ""
     """Value of the column `session`."""
     slowdown: float = 1.0
@@ -69,7 +66,6 @@ def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.Tor
 
     `facts` is what a child reported about torch. Downloads missing data, and prints a note with `say`.
     """
-    recipes = recipes_of(options, loaded)
     all_devices = env.devices_of(facts)
     devices = choose_devices(options.device, all_devices)
     check_processes(options, devices, all_devices, env.cpu_count())
@@ -79,15 +75,12 @@ def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.Tor
     devices = [with_free_memory(device, cards[device.device]) for device in devices]
     path = _out_file(options, loaded, devices)
     environment = env.environment_of(facts)
-    data = find_data(recipes, options, say)
-    recipes = suited(recipes, data, options, devices[0].kind, say)
-    weights = find_weights(recipes, options, say)
-    names = {suite: suite_data.name for suite, suite_data in data.items()}
-    cases = cases_of(recipes, options, devices, names, weights, environment.cpu_count)
+    recipes = with_data(recipes_of(options, loaded), options, devices[0].kind, say)
+    cases = cases_of(recipes, options, devices, environment.cpu_count)
     if options.rank and devices[0].kind not in {"cpu", "mps"}:
-        reference = find(RANKED_SUITE)
-        cases += ranked_cases(reference, options, devices[0], environment.cpu_count)
-        loaded, data = [*loaded, reference], {**data, reference.name: Data("")}
+        loaded = [*loaded, find(RANKED_SUITE)]
+        ranked = replace(options, models=RANKED_MODELS, precision="mixed", batch=None, processes=(1,), settings={})
+        cases += cases_of(recipes_of(ranked, loaded[-1:]), ranked, devices[:1], environment.cpu_count)
     return Session(
         options=options,
         suites={suite.name: suite for suite in loaded},
@@ -96,15 +89,9 @@ def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.Tor
         environment=environment,
         path=path,
         cases=tuple(with_devices(case, all_devices) for case in cases),
-        data=data,
+        folders={recipe.suite.name: recipe.folder for recipe in recipes if recipe.folder},
         id=options.session or secrets.token_hex(6),
     )
-
-
-def ranked_cases(suite: LoadedSuite, options: Options, device: env.Device, cpu_count: int) -> list[Case]:
-    """Return the case of `suite` whose rate is compared with those of published cards."""
-    options = replace(options, models=RANKED_MODELS, precision="mixed", batch=None, processes=(1,), settings={})
-    return cases_of(recipes_of(options, [suite]), options, [device], {suite.name: ""}, {}, cpu_count)
 
 
 def _out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence[env.Device]) -> Path:
@@ -114,7 +101,7 @@ def _out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence
     if not options.out.is_dir() and (options.out.exists() or options.out.suffix):
         raise UserError(f"--out {options.out}: give a folder, or a file that ends in .csv")
     # `compare results/*.csv` should not include quick runs.
-    folder = options.out / QUICK if options.mode == "quick" else options.out
+    folder = options.out / "quick" if options.mode == "quick" else options.out
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     card = "-".join("".join(c if c.isalnum() else " " for c in devices[0].card.lower()).split()[:5])
     suites = "-".join(suite.name for suite in loaded)
@@ -125,8 +112,7 @@ def _out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence
 def print_plan(cases: Sequence[Case], options: Options, path: Path, outlook: Sequence[str]) -> None:
     """Print the cases as a table, their parameters, and the first lines of a run."""
     number = f"{'up to ' * options.stops_early}{options.rounds} round{'s' * (options.rounds > 1)}"
-    if options.until:
-        number += f" or more, until {100 * options.until:.3g}%"
+    number += f" or more, until {100 * options.until:.3g}%" if options.until else ""
     table = Table(title=f"{len(cases)} case{'s' * (len(cases) > 1)} x {number}, {options.mode}")
     for heading in ("suite", "model", "precision", "batch", "device", "data", "note"):
         table.add_column(heading)
@@ -134,10 +120,9 @@ def print_plan(cases: Sequence[Case], options: Options, path: Path, outlook: Seq
         batch = str(case.batch_size or case.batch_policy)
         table.add_row(case.suite, case.model, case.precision, batch, case.device, case.data, case.refusal)
     Screen().print(table)
-    models: dict[tuple[str, str], list[str]] = {}
+    models: dict[tuple[str, str], dict[str, None]] = {}
     for case in cases:
-        names = models.setdefault((case.suite, params_text(case.params)), [])
-        names += [case.model] * (case.model not in names)
+        models.setdefault((case.suite, params_text(case.params)), {})[case.model] = None
     for (suite, params), names in models.items():
         say(f"{suite} {', '.join(names)}: {params}")
     say(*outlook, f"rows would go to {path}")

@@ -25,7 +25,7 @@ class Interrupts:
     def __init__(self) -> None:
         self.reason = ""
         """Why the run was stopped, or empty."""
-        self._held = False
+        self._delayed = False
 
     def __enter__(self) -> Self:
         self._before = {number: signal.getsignal(number) for number in self.SIGNALS}
@@ -39,21 +39,25 @@ class Interrupts:
             # A stopped run is about to end; a second Ctrl-C must not end it by a traceback.
             signal.signal(number, signal.SIG_IGN if self.reason else before)
 
+    def ignore(self) -> None:
+        """Ignore further signals: the run is about to end."""
+        self._delayed = True
+
     def check(self) -> None:
         """Raise KeyboardInterrupt if a signal was received."""
         if self.reason:
             raise KeyboardInterrupt(self.reason)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def delayed(self) -> Iterator[None]:
         """Delay signals until `check`, so that a row is written whole and counted once."""
-        self._held = True
+        self._delayed = True
         try:
             yield
         finally:
-            self._held = False
+            self._delayed = False
 
     def _interrupt(self, number: int, frame: object) -> None:
         self.reason = self.SIGNALS[number]
-        if not self._held:
+        if not self._delayed:
             raise KeyboardInterrupt(self.reason)

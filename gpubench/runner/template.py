@@ -120,8 +120,8 @@ class Template(ServingChild):
         with contextlib.ExitStack() as ends, contextlib.ExitStack() as ours:
             channel, its_channel = socket.socketpair()
             lifeline, output = os.pipe(), os.pipe()
-            held, printed = os.fdopen(lifeline[1], "wb"), os.fdopen(output[0], "rb")
-            for end in (channel, held, printed):
+            our_end, printed = os.fdopen(lifeline[1], "wb"), os.fdopen(output[0], "rb")
+            for end in (channel, our_end, printed):
                 ours.enter_context(end)
             for end in (its_channel, os.fdopen(lifeline[0], "rb"), os.fdopen(output[1], "wb")):
                 ends.enter_context(end)
@@ -130,7 +130,7 @@ class Template(ServingChild):
             if not pid:  # it was killed at once
                 raise ConnectionAbortedError
             ours.pop_all()
-        return Started(Fork(self, pid, printed), channel, held, "forked")
+        return Started(Fork(self, pid, printed), channel, our_end, "forked")
 
     def report(self, seconds: float) -> tuple[int, int]:
         """Return the template's next report; raises TimeoutError, or another OSError if it has ended."""
@@ -146,7 +146,7 @@ class Template(ServingChild):
 
 
 class Fork:
-    """A fork of a template, with the methods of `subprocess.Popen`. Its pid stays its own until the next fork."""
+    """A fork of a template, with the methods of `subprocess.Popen`."""
 
     def __init__(self, template: Template, pid: int, stdout: IO[bytes] | None) -> None:
         self._template = template
@@ -162,7 +162,7 @@ class Fork:
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end and return its return code; raises TimeoutExpired.
 
-        Without `timeout` the fork was killed: if its template does not report that, the template is ended too.
+        Call it without `timeout` after a kill: if the template does not report the end, the template is ended too.
         """
         if self.returncode is None:
             try:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from gpubench.show.chart_sheet import EDGE, INSET, NORMAL, SMALL, Key, Sheet, palette, setting, sheet_of
 from gpubench.show.numbers import number
-from gpubench.show.sheet import EDGE, INSET, NORMAL, SMALL, Key, Sheet, palette, setting, sheet_of
 from gpubench.show.style import FASTER, SLOWER, contrast, fitted, locator, wide
 from gpubench.studies.section import Bar, BarGroup, Bars, Column
 
@@ -214,11 +214,6 @@ def _has_room(group: BarGroup, names: Collection[str], scale: _Scale) -> bool:
     return set(room) == set(names) and all(wide(name, SMALL) + 2.5 * GAP < has for name, has in room.items())
 
 
-def _on(colour: str) -> str:
-    """Return black or white, whichever has more contrast on the colour."""
-    return max(("#ffffff", "#111111"), key=lambda ink: contrast(ink, colour))
-
-
 @dataclass(frozen=True)
 class _Plot:
     """Draws on a sheet: the first bar begins at `top`, and each is `row` inches high."""
@@ -266,7 +261,8 @@ class _Plot:
             self.sheet.box(left, y - 0.43 * self.row, right - left, 0.86 * self.row, facecolor=colour)
             self._draw_whiskers(bar, y, setting("text.color"), 1.3)
         if named:
-            ink = setting("text.color") if colour == setting("patch.facecolor") else _on(colour)
+            black_or_white = max(("#ffffff", "#111111"), key=lambda ink: contrast(ink, colour))
+            ink = setting("text.color") if colour == setting("patch.facecolor") else black_or_white
             self.sheet.text(start + GAP, y, bar.name, color=ink)
         self.sheet.text(x + GAP, y, row.text, weight=_weight(row.group), paper=self.chart.reference is not None)
         x += GAP + wide(row.text, SMALL, _weight(row.group))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpubench.errors import UserError, writing
 from gpubench.show import bars
-from gpubench.show.sheet import SIZE
+from gpubench.show.chart_sheet import SIZE
 from gpubench.show.style import save, style
 from gpubench.studies.section import Answer, Bar, Bars, Result, Section
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 import gpubench
 from gpubench.analysis.compare import plausible
-from gpubench.analysis.groups import as_compared
+from gpubench.analysis.groups import as_compared, text_of
 from gpubench.errors import UserError, writing
 from gpubench.rows.alike import GROUP
 from gpubench.rows.params import params_of
@@ -64,18 +64,9 @@ def _cases(frame: Frame) -> Iterator[tuple[Mapping[str, Any], Frame]]:
         yield facts, rows
 
 
-def _plain(value: Any) -> Any:
-    """Return whole floats as int, NaN as None, and other values unchanged."""
-    if isinstance(value, float):
-        if math.isnan(value):
-            return None
-        return int(value) if value.is_integer() else value
-    return value
-
-
-def _word(text: object) -> str:
+def _word(value: object) -> str:
     """Return a part of a benchmark's name: characters that separate parts become `_`."""
-    return re.sub(r"[^\w.+-]+", "_", str(_plain(text) if text is not None else "")).strip("_")
+    return re.sub(r"[^\w.+-]+", "_", text_of(value)).strip("_")
 
 
 def benchstat(frame: Frame) -> str:
@@ -94,7 +85,7 @@ def benchstat(frame: Frame) -> str:
                 lines.append(f"{name}: {text}")
                 before[name] = text
         name = f"{_word(row['suite']).capitalize()}/model={_word(row['model'])}/precision={_word(row['precision'])}"
-        name += f"/batch={_word(row['batch_size'])}-{_word(row['batch_policy'])}"
+        name += f"/batch={_word(row['batch_size']) or 'unknown'}-{_word(row['batch_policy'])}"
         name += f"/processes={1 if math.isnan(row['processes']) else row['processes']:.0f}"
         name += "".join(f"/{_word(f'{name}={value}')}" for name, value in params_of(row["params"]).items())
         for trial in rows.to_dict("records"):
@@ -122,6 +113,7 @@ def _dawnbench(frame: Frame, folder: Path) -> list[str]:
         parts = ("gpubench", row["model"], row["card"], row["precision"], f"pytorch-{number}")
         stem = folder / "_".join(_word(part).replace("_", "-") for part in parts)
         processes = 1 if math.isnan(row["processes"]) else row["processes"]
+        batch = None if math.isnan(row["batch_size"]) else int(row["batch_size"])
         about = {
             "version": "v1.0",
             "author": row["source"] or "gpubench",
@@ -137,9 +129,9 @@ def _dawnbench(frame: Frame, folder: Path) -> list[str]:
                 key: row[key]
                 for key in ("suite", "precision", "params", "data", "batch_policy", "cuda", "cudnn", "driver")
             }
-            | {"batch_size": _plain(row["batch_size"]), "gpubench": row["gpubench"] or gpubench.__version__},
+            | {"batch_size": batch, "gpubench": row["gpubench"] or gpubench.__version__},
         }
-        epochs = _plain(row["epochs"]) or 1
+        epochs = text_of(row["epochs"]) or "1"
         seconds = row["seconds"] if math.isnan(row["train_seconds"]) else row["train_seconds"]
         table = f"epoch\thours\ttop1Accuracy\n{epochs}\t{seconds / 3600!r}\t{row['accuracy'] * 100!r}\n"
         table = _epochs_tsv(str(row["table"])) or table
@@ -154,7 +146,7 @@ def _epochs_tsv(text: str) -> str:
     """Return a TSV with a line per epoch, accuracies in percent; empty if the table does not begin with epoch 1."""
     columns = ("epoch", "hours", "top1", "top5")
     try:
-        lines = [tuple(figure(line[name]) for name in columns) for line in stages_in(text) or []]
+        lines = [tuple(figure(line[name]) for name in columns) for line in stages_in(text)]
     except BROKEN:
         return ""
     if not lines or lines[0][0] != 1:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import gpubench
 from gpubench.printed import shown
-from gpubench.show.numbers import filled_columns, interval_text, text_of
+from gpubench.show.numbers import cell_text, filled_columns, interval_text
 from gpubench.studies.section import DECIDED, Column, Table, Value
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def grid_of(table: Table) -> Grid:
 
 def cell_of(value: Value, column: Column, href: str = "", **more: Any) -> HtmlCell:
     """Return the cell of a value, with a link if there is an `href`; `more` are further fields of it."""
-    text = text_of(value, column)
+    text = cell_text(value, column)
     kind = str(value) if value in DECIDED else "note" if column.note else "long" if len(text) > LONG else ""
     fields = {
         "beside": interval_text(value, column),
@@ -118,8 +118,8 @@ def rendered(template: str, styles: Sequence[str] = (), **values: object) -> str
     """Return a page: the template in the frame, with the script, the common style and `styles`."""
     from markupsafe import Markup
 
-    css = "\n".join([_asset("report.css"), *styles])
-    script = _asset("report.js")
+    css = "\n".join([_short("report.css"), *styles])
+    script = _short("report.js")
     # Browsers apply connect-src also to checkers that read the robots.txt of a served page.
     policy = f"default-src 'none'; connect-src 'self'; script-src {_hash(script)}; style-src {_hash(css)}"
     return (
@@ -158,6 +158,12 @@ def _environment() -> "Environment":
 def _asset(name: str) -> str:
     """Return the text of a file in ASSETS."""
     return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def _short(name: str) -> str:
+    """Return the text of a script or style without indentation and lines of comment."""
+    lines = map(str.strip, _asset(name).splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
 def _hash(text: str) -> str:

@@ -15,7 +15,7 @@ MOST = 22
 """Maximum number of blocks on the screen."""
 NOT_NAMED = {"Flatten", "Dropout", "Identity"}
 """Kinds of layer that are named only in blocks without other layers."""
-EPOCHS = 8
+EPOCHS = 4
 """Number of steps in the schedule's table."""
 BAR = 40
 """Maximum length of a bar in that table, in characters."""
@@ -163,7 +163,7 @@ def lines(network: NetworkSummary, *, every: bool) -> Iterator[str]:
     yield ""
     yield from table_lines(_table(network, every=every), line_width())
     if any(layer.block for layer in network.layers) and not every:
-        yield "+: residual block; after |: layers on its shortcut (none: identity)."
+        yield from wrapped("+: residual block; after |: layers on its shortcut (none: identity).")
     yield ""
     yield from _schedule(network)
 
@@ -179,7 +179,7 @@ def _table(network: NetworkSummary, *, every: bool) -> Table:
     if not every and len(blocks) > MOST:
         lines.append((f"and {len(blocks) - MOST} more (--all)", "", None, None))
     columns = Column("layers"), Column("output"), Column("weights", "count"), Column("MFLOP", "MFLOP")
-    return Table("network", columns, tuple(lines))
+    return Table("", columns, tuple(lines))
 
 
 def _text_of(block: Block) -> str:

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpubench.errors import UserError, writing
+from gpubench.show.chart_sheet import EDGE, SIZE, SMALL, Sheet, palette, setting, sheet_of
 from gpubench.show.network import Block, NetworkSummary, Points, blocks_of, moves, shape_text
-from gpubench.show.sheet import EDGE, SIZE, SMALL, Sheet, palette, setting, sheet_of
-from gpubench.show.style import fitted, plain_numbers, style, wide, wrapped
+from gpubench.show.style import fitted, locator, style, wide, wrapped
 from gpubench.studies.section import Bars
 
 if TYPE_CHECKING:
@@ -127,7 +127,8 @@ def _draw_curve(sheet: Sheet, points: Points, top: float, bottom: float, right: 
     if min(values) < 0.6 * max(values) or not moves(points):
         axes.set_ylim(0, 1.08 * max(values) or 1.0)
     for axis in (axes.xaxis, axes.yaxis):
-        plain_numbers(axis)
+        axis.set_major_locator(locator())
+        axis.set_major_formatter(lambda value, _: f"{value:,.12g}")
     if bottom - top < LOW:
         axes.locator_params(axis="y", nbins=3, steps=[1, 2, 5, 10])
     return axes

@@ -14,12 +14,12 @@ def filled_columns(table: Table) -> Iterator[tuple[Column, list[Value], list[str
     """Yield each column that is not empty, with its values and their texts."""
     for at, column in enumerate(table.columns):
         values = [line[at] for line in table.lines]
-        texts = [text_of(value, column) for value in values]
+        texts = [cell_text(value, column) for value in values]
         if any(texts):
             yield column, values, texts
 
 
-def text_of(value: Value, column: Column) -> str:
+def cell_text(value: Value, column: Column) -> str:
     """Return a cell of a table as text, without its interval; empty for None."""
     if isinstance(value, Estimate):
         half = (value.high - value.low) / 2 if value.low is not None and value.high is not None else None

@@ -21,6 +21,7 @@ from gpubench.rows.row import DIGEST
 from gpubench.show.charts import charts_of, dated, days_of, drawn, figure_of, first_charts
 from gpubench.show.html import grid_of, rendered
 from gpubench.show.style import BLUE, INK, style
+from gpubench.studies.answer import in_units
 from gpubench.studies.section import Answer, Bars, Section
 from gpubench.studies.words import listed, read_of
 
@@ -48,6 +49,8 @@ MOST_PACKED = 50_000
 """Rows that are larger, in bytes when compressed, are in the page without their laps."""
 SVG = "{http://www.w3.org/2000/svg}"
 DECIMAL = re.compile(r"-?\d+\.\d+")
+BETWEEN_COMMANDS = re.compile(r"\s*([A-Za-z])\s*")
+"""A command of a path with the blanks around it, which SVG does not need."""
 HREF = "{http://www.w3.org/1999/xlink}href"
 
 
@@ -63,6 +66,7 @@ def page_of(answer: Answer, home: str = "", preview: str = "") -> str:
     """Return the page as HTML; `home` and `preview` are addresses of the site's first page and of its picture."""
     from markupsafe import Markup
 
+    answer = in_units(answer)
     looks: dict[str, str] = {}
     folded = len(answer.sections) > OPEN
     first = first_charts(answer.results)[: int(folded)]
@@ -77,6 +81,8 @@ def page_of(answer: Answer, home: str = "", preview: str = "") -> str:
             drawn_above += charts
     rows, whole = _linked_rows(table)
     title, _, basis = answer.headline.partition(" (")
+    results = answer.comparisons
+    results = results[1:] if results and answer.headline.startswith(results[0].said) else results  # it has the first
     suites = {section.suite: number for number, section in reversed([*enumerate(answer.sections, start=1)])}
     return rendered(
         "page.html",
@@ -88,12 +94,7 @@ def page_of(answer: Answer, home: str = "", preview: str = "") -> str:
         measured_on=measured_on(table, title),
         answer=answer,
         read=" ".join(read_of(answer)),
-        sentences=[
-            result.sentence
-            for result in answer.comparisons
-            if result.sentence
-            not in {answer.headline, f"{result.said} ({basis}" if title.startswith(result.said) else ""}
-        ],
+        sentences=[result.sentence for result in results],
         first=FIRST,
         suites=sorted(suites.items(), key=lambda suite: suite[1]),
         sections=sections,
@@ -113,18 +114,13 @@ def measured_on(table: bytes, title: str = "") -> list[str]:
     rows = list(csv.DictReader(io.StringIO(table.decode())))
     cards = Counter(short(row["card"]) for row in rows if row.get("card"))
     names = sorted((card for card, _ in cards.most_common()), key=lambda card: card not in title)
-    facts = [_counted(names, "cards")] if cards else []
+    facts = [listed(names, MOST_NAMED, "more cards")] if cards else []
     for column in ("driver", "torch"):
         known = [row[column] for row in rows if row.get(column)]
         part = f" ({len(known)} of {len(rows)} rows)" if len(known) < len(rows) else ""
-        facts += [f"{column} {_counted(list(dict.fromkeys(known)), 'versions')}{part}"] if known else []
+        versions = listed(dict.fromkeys(known), MOST_NAMED, "more versions") if known else ""
+        facts += [f"{column} {versions}{part}"] if known else []
     return [f"{fact}." for fact in [*facts, days_of(rows)] if fact]
-
-
-def _counted(names: Sequence[str], what: str) -> str:
-    """Return the first names, and how many others there are."""
-    more = len(names) - MOST_NAMED
-    return listed(names) if more <= 1 else f"{', '.join(names[:MOST_NAMED])} and {more} more {what}"
 
 
 def _linked_rows(table: bytes) -> tuple[bytes, bool]:
@@ -179,7 +175,8 @@ def _trim(element: ET.Element, prefix: str, looks: dict[str, str]) -> None:
     element.tag = element.tag.removeprefix(SVG)
     for name in ("d", "x", "y"):
         if value := element.get(name):
-            element.set(name, DECIMAL.sub(lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), value.strip()))
+            short = DECIMAL.sub(lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), value.strip())
+            element.set(name, BETWEEN_COMMANDS.sub(r"\1", short))
     element.attrib.pop("clip-path", None)  # nothing is drawn outside
     if element.get("transform", "").startswith("rotate(-0 "):
         del element.attrib["transform"]

@@ -12,7 +12,6 @@ from gpubench.rows.embed import png_parts, svg_description
 from gpubench.show import wrap
 
 if TYPE_CHECKING:
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from matplotlib.ticker import Locator
 
@@ -87,12 +86,6 @@ def wrapped(text: str, inches: float, size: float, most: int, weight: str = "nor
     """Return a text as at most `most` lines of at most `inches`; none for an empty text."""
     lines = wrap.folded(shortened(text, wrap.LONGEST), inches, most, lambda part: wide(part, size, weight))
     return lines if text.strip() else []
-
-
-def plain_numbers(axis: "Axis") -> None:
-    """Label an axis with few numbers, without powers."""
-    axis.set_major_locator(locator())
-    axis.set_major_formatter(lambda value, _: f"{value:,.12g}")
 
 
 def locator() -> "Locator":

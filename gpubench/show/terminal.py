@@ -104,7 +104,7 @@ def table_lines(table: Table, width: int) -> list[str]:
     Empty columns are left out. Texts and counts that are equal in all lines go into the heading, notes below the table.
     Where the table is too wide, long texts are wrapped, and then it is split into blocks that repeat the key columns.
     """
-    head, notes, marks = [table.name], dict[str, str](), [""] * len(table.lines)
+    shared, notes, marks = list[str](), dict[str, str](), [""] * len(table.lines)
     columns: list[TextColumn] = []
     for at, (column, values, texts) in enumerate(filled_columns(table)):
         texts = list(map(shown, texts))
@@ -113,17 +113,18 @@ def table_lines(table: Table, width: int) -> list[str]:
         if column.note:
             marks = [notes.setdefault(text, _mark(len(notes))) if text else "" for text in texts]
         elif _belongs_in_heading(texts, column, at):
-            head.append(f"{column.name} {texts[0]}")
+            shared.append(f"{column.name} {texts[0]}")
         else:
             columns.append(TextColumn(column.name, texts, bool(column.unit)))
             ends = [interval_text(value, column) for value in values]
             if any(ends):
-                columns.append(TextColumn(f"{column.level}%", ends, is_figure=True))
+                columns.append(TextColumn(f"{column.level}% interval", ends, is_figure=True))
     if notes and columns:
         key = columns[0]
         texts = [f"{text} ({mark})" if mark else text for text, mark in zip(key.texts, marks, strict=True)]
         columns[0] = TextColumn(key.name, texts, key.is_figure)
-    lines = wrapped(", ".join(filter(None, head)), width)
+    title = f"{table.name} (in all lines: {', '.join(shared)})" if shared else table.name
+    lines = wrapped(title, width) if title else []
     for block in _blocks(columns, width):
         lines += _drawn(block, width)
     return lines + [line for text, mark in notes.items() for line in indented(f"  {mark}: ", text, width)]
@@ -213,7 +214,11 @@ def _results(results: Sequence[Result], answer: Answer, width: int) -> list[str]
         return list(_items([result.sentence for result in results], width))
     figures = [bool(result.figure) for result in results]
     value = "" if all(figures) else "value" if any(figures) else answer.gain
-    heads = (value, "95%", "time" if answer.unit == "s" else answer.unit, "what", "from")
+    units = {result.unit or answer.unit for result in results if result.parts}
+    unit = units.pop() if len(units) == 1 else "figures"
+    figure = {"s": "time", "share": answer.metric}.get(unit, unit)
+    what = "A / B" if all(result.baseline for result in results) else "what"
+    heads = (value, "interval", f"{figure} A/B", what, "details")
     cells = zip(*(_line(result, answer.unit) for result in results), strict=True)
     columns = [TextColumn(head, texts, head == value) for head, texts in zip(heads, cells, strict=True) if any(texts)]
     return list(_drawn(columns, width))
@@ -230,20 +235,21 @@ def _line(result: Result, unit: str) -> tuple[str, str, str, str, str]:
 def cells_of(result: Result) -> tuple[str, str, str, str, str]:
     """Return the line of a result in a table: value, interval, verdict, what, from. `legend` explains the signs."""
     interval = f"{gain(result.interval[0])}-{gain(result.interval[1])}" if result.interval else ""
-    place = f" on {result.place}" if result.place else ""
+    what = f"{result.what} on {result.place}" if result.place else result.what
     line = (
         f"{'~' * result.projected}{result.figure or gain(result.value)}",
         interval,
         f"{'undecided' if result.sure else result.verdict}{'*' * bool(result.caveats)}",
-        result.what + place,
-        ", ".join(part for part in (result.origin, *result.settings, result.on) if part),
+        what,
+        ", ".join(part for part in (result.origin, *result.settings, result.models_beside(what)) if part),
     )
     return tuple(shown(text) for text in line)  # type: ignore[return-value]
 
 
 def legend(results: Sequence[Result]) -> list[str]:
-    """Return the explanation of each sign in a table of these results."""
+    """Return the explanation of the intervals and of each sign in a table of these results."""
     signs = {
+        "Intervals: 95%.": any(result.interval for result in results),
         "~: projected from a sample.": any(result.projected for result in results),
         "*: has a caveat.": any(result.caveats for result in results),
         "#: number of the card or machine, where several have that name.": any("#" in cells_of(r)[3] for r in results),
@@ -275,7 +281,8 @@ def _by_model(results: Sequence[Result], answer: Answer, width: int) -> list[str
     if not fits:
         return []
     models = list(dict.fromkeys(model for parts in parts_by_model for model in parts))
-    figure, unit = (duration, "") if answer.unit == "s" else (significant, answer.unit)
+    unit = compared[0].unit or answer.unit
+    figure, unit = (duration, "") if unit == "s" else (significant, unit)
     summary = ["mean"] if len(models) > 1 else []
     blank = [""] * len(summary)
     columns = [TextColumn("", [*(shortened(model, NAME) for model in models), *summary])]
@@ -296,7 +303,9 @@ def _by_model(results: Sequence[Result], answer: Answer, width: int) -> list[str
         head += "  " + shortened(result.precision or result.place, room).center(room)
     details = [(r, ", ".join([*_details(r), *r.caveats])) for r in compared]
     texts = [f"{'* ' * bool(r.caveats)}{r.precision or r.what}: {detail}." for r, detail in details if detail]
-    texts += [f"{r.said} ({', '.join([r.on, *_details(r)])}){'*' * bool(r.caveats)}." for r in others]
+    for other in others:
+        basis = ", ".join(filter(None, [other.models_beside(other.said), *_details(other)]))
+        texts.append(f"{other.said}{f' ({basis})' * bool(basis)}{'*' * bool(other.caveats)}.")
     below = [line for text in texts for line in wrapped(text, width)]
     return [head.rstrip(), *_drawn(columns, width), *([""] if below else []), *below]
 
@@ -329,10 +338,12 @@ def _tail(answer: Answer, results: Sequence[Result], width: int, *, in_full: boo
         explained = [result.cases for result in answer.results if result.says_why]
         parts += ["Why: --only roofline."] if any(shown.cases & why for shown in results for why in explained) else []
     yield from wrapped(" ".join(parts), width)
-    if width >= NARROW and any(result.baseline for result in results):
+    if width >= NARROW:
         better = "faster" if answer.gain == "speedup" else "better"
+        ratios = [f"A / B: above 1, A is {better}."] if any(result.baseline for result in results) else []
         doubt = ["?: no clear verdict."] if any(result.interval and not result.decided for result in results) else []
-        signs = " ".join([f"A / B: above 1, A is {better}.", *doubt, *legend(results)])
-        yield from wrapped(signs if in_full else signs.replace("has a caveat.", "has a caveat; see --all."), width)
+        signs = " ".join([*ratios, *doubt, *legend(results)])
+        signs = signs if in_full else signs.replace("has a caveat.", "has a caveat; see --all.")
+        yield from wrapped(signs, width) if signs else []
     if results:
         yield from wrapped(CHARTS, width)

@@ -24,7 +24,6 @@ from gpubench.studies.section import (
     Section,
     Table,
     Value,
-    table_of_lines,
 )
 
 
@@ -62,7 +61,7 @@ def _table(changes: Sequence[Comparison], workload: Workload, metric: Metric) ->
         lines.append(
             {Column("change"): hole.model, Column("verdict"): hole.status, Column("notes", note=True): hole.reason}
         )
-    return table_of_lines("changes", lines)
+    return Table.of("changes", lines)
 
 
 def _line(c: Comparison, metric: Metric) -> dict[Column, Value]:

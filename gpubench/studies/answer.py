@@ -14,7 +14,8 @@ from gpubench.errors import UserError
 from gpubench.rows.params import params_of
 from gpubench.rows.read import Loaded
 from gpubench.studies import ablation, batch, buyer, ladder, pairs, published, roofline, scaling, words
-from gpubench.studies.section import Answer, Bars, Result, Section, Value, in_order
+from gpubench.studies.section import Answer, Bars, Result, Section, Table, Value, in_order
+from gpubench.suite import files
 
 STUDIES: dict[str, Callable[[Compared], Iterator[Section]]] = {
     "pairs": pairs.sections,
@@ -81,6 +82,31 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
         table=table,
         count=count,
     )
+
+
+def sample_of(suite_name: str) -> str:
+    """Return what a sample of a built-in suite is, such as `tokens`; `samples` for other suites."""
+    loaded = files.built_in(suite_name)
+    return loaded.suite.unit if loaded else "samples"
+
+
+def in_units(answer: Answer) -> Answer:
+    """Return the answer with `tokens/s` or `images/s` instead of `samples/s` in its tables, for people to read."""
+
+    def named(text: str, suites: Iterable[str]) -> str:
+        names = set(map(sample_of, suites))
+        return text.replace("samples", names.pop()) if len(names) == 1 else text
+
+    def renamed(table: Table, suite: str) -> Table:
+        columns = [replace(column, name=named(column.name, [suite])) for column in table.columns]
+        return replace(table, columns=tuple(columns))
+
+    sections = [
+        replace(section, tables=tuple(renamed(table, section.suite) for table in section.tables))
+        for section in answer.sections
+    ]
+    unit = named(answer.unit, [result.suite for result in answer.results])
+    return replace(answer, sections=tuple(sections), unit=unit)
 
 
 def count_files(paths: Sequence[Path]) -> int:

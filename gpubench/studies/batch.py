@@ -13,13 +13,12 @@ import pandas as pd
 
 from gpubench.analysis.compare import Compared, Workload
 from gpubench.analysis.groups import Group, marks_in, short
-from gpubench.analysis.scaling import cases_of, is_count
 from gpubench.rows.alike import STACK
 from gpubench.rows.params import params_of, params_without
 from gpubench.rows.table import BROKEN, number
 from gpubench.studies import words
-from gpubench.studies.cases import known
-from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Value, table_of_lines
+from gpubench.studies.cases import cases_of, is_count, known
+from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table, Value
 from gpubench.suite.trial import TRAINED
 
 NOT_CHOSEN = {"", "0", "0.0"}
@@ -99,7 +98,7 @@ def _of_curves(workload: Workload, curves: list[tuple[Group, RateByBatch]]) -> S
         cases=words.behind(groups),
     )
     results = [_fastest(group, curve) for group, curve in curves]
-    more = {"tables": (table_of_lines("rate by batch", lines),), "charts": (chart,), "cases": words.behind(groups)}
+    more = {"tables": (Table.of("rate by batch", lines),), "charts": (chart,), "cases": words.behind(groups)}
     return words.section_of(workload.groups, "batch", "; rate by batch", results, **more)
 
 
@@ -213,7 +212,7 @@ def _accuracy_section(suite: str, rows: pd.DataFrame) -> Section:
         cases=cases,
     )
     results = tuple(_accuracy_result(suite, name, sizes, cases) for name, sizes in recipes.items() if len(sizes) > 1)
-    return Section("batch", suite, title, results, (table_of_lines("accuracy by batch", lines),), (chart,), cases=cases)
+    return Section("batch", suite, title, results, (Table.of("accuracy by batch", lines),), (chart,), cases=cases)
 
 
 def _accuracy_result(suite: str, name: str, sizes: list[BatchAccuracy], cases: frozenset[int]) -> Result:

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gpubench.rows.params import params_of
 from gpubench.studies import listed_peaks
+from gpubench.suite.precisions import LINEAR_ONLY
 
 Bottleneck = Literal["compute", "memory", "input", "launch", "communication", "throttled", "unknown"]
 
@@ -30,6 +32,8 @@ IMPOSSIBLE = 1.5
 AGAIN = " (over 100%: the measured peak is too low; run `gpubench peak` again)"
 ODD_SHAPES = 0.5
 """From this share of FLOPs in products with odd sizes on, the sizes explain why mixed precision is not faster."""
+MOST_PRODUCTS = 0.75
+"""Below this share of FLOPs in 8 bits, the rest limits the gain: twice the rate for 75% of them is 1.6 times in all."""
 FASTER_PRODUCTS = 1.2
 """Below this speedup of matrix products, a device gains nothing from mixed precision."""
 
@@ -189,20 +193,27 @@ def _is_impossible(shares: Mapping[Bottleneck, Share]) -> bool:
     return any(share.value > IMPOSSIBLE and not share.at_most for share in limits)
 
 
-def why_not_faster(mixed: Mapping[str, Any], fp32: Mapping[str, Any], bound: Bound) -> str:
-    """Return why a mixed precision is not faster than fp32, or "" if no reason is found.
+def why_not_faster(mixed: Mapping[str, Any], wide: Mapping[str, Any], bound: Bound) -> str:
+    """Return why a precision is not faster than a wider one, or "" if no reason is found.
 
-    `mixed` and `fp32` are the columns of the two cases, `bound` the bottleneck of the mixed one.
+    `mixed` and `wide` are the columns of the two cases, `bound` the bottleneck of the mixed one.
     """
     reasons = []
     card = _listed_card(mixed)
     if card and not card.tensor_cores:
         reasons.append(f"the {card.name} has no tensor cores")
     else:
-        peaks = [_number(row, "measured_peak_flops") for row in (mixed, fp32)]
-        possible = not any(_is_impossible(busy_shares(row)) for row in (mixed, fp32))
+        peaks = [_number(row, "measured_peak_flops") for row in (mixed, wide)]
+        possible = not any(_is_impossible(busy_shares(row)) for row in (mixed, wide))
         if possible and peaks[0] and peaks[1] and peaks[0] / peaks[1] < FASTER_PRODUCTS:
-            reasons.append(f"matrix products reach only {peaks[0] / peaks[1]:.2f} times fp32's rate here")
+            ratio = peaks[0] / peaks[1]
+            reasons.append(f"matrix products reach only {ratio:.2f} times {wide['precision']}'s rate here")
+    if mixed["precision"] in LINEAR_ONLY:
+        share = _number(mixed, "low_flops_share")
+        if share is not None and share < MOST_PRODUCTS:
+            reasons.append(f"only {share:.0%} of the FLOPs are in 8 bits")
+        if params_of(mixed.get("params")).get("compile") == "false":
+            reasons.append("without compile=true, converting to 8 bits takes kernels of its own")
     if (_number(mixed, "odd_flops_share") or 0.0) >= ODD_SHAPES:
         share = _number(mixed, "odd_flops_share")
         reasons.append(f"{share:.0%} of the FLOPs are in products with sizes that are not multiples of 8")

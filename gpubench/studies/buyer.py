@@ -11,12 +11,13 @@ from functools import partial
 from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared
 from gpubench.analysis.groups import CONFLICT, Group, text_of
-from gpubench.analysis.matching import FULL, TWIN_POLICIES
+from gpubench.analysis.matching import TWIN_POLICIES
 from gpubench.analysis.metrics import SECONDS
 from gpubench.analysis.verdicts import Comparison
 from gpubench.studies import words
 from gpubench.studies.pairs import differences_of, precision_name, recipe_of, wide_range
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Part, Result, Section, Table, Value
+from gpubench.suite.precisions import FULL
 
 Side = tuple[str, str]
 """A card's label and a precision."""

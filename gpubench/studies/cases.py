@@ -1,8 +1,9 @@
-"""Tables that several studies use: cases with their figures, and the evidence for each."""
+"""What several studies use: tables of cases with their figures and the evidence for each, and limits of figures."""
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+
+import pandas as pd
 
 from gpubench.analysis.groups import Group, text_of
 from gpubench.analysis.matching import TWIN_POLICIES
@@ -11,6 +12,21 @@ from gpubench.rows.row import SHOWN_QUALITIES
 from gpubench.studies import words
 from gpubench.studies.section import Column, Estimate, Table, Value
 from gpubench.suite.trial import TRAINED
+
+MOST_PROCESSES = 1 << 20
+"""Rows with more processes than this are ignored."""
+PLAUSIBLE_SECONDS = (1e-9, 1e12)
+"""Range of the seconds of a run."""
+
+
+def cases_of(rows: pd.DataFrame) -> frozenset[int]:
+    """Return the numbers of the rows' cases."""
+    return frozenset(map(int, rows["case"].unique()))
+
+
+def is_count(text: str) -> bool:
+    """Return whether a parameter is a whole number of plausible size."""
+    return text.isdecimal() and len(text) <= len(str(MOST_PROCESSES))
 
 
 def estimate(group: Group, metric: Metric = SECONDS) -> Value:
@@ -35,30 +51,30 @@ def known(value: float) -> float | None:
 
 def cases_table(groups: Sequence[Group], metric: Metric) -> Table:
     """Return the table of cases; a case without a figure shows its status."""
-    better: Literal["higher", "lower"] = "higher" if metric.inverse else "lower"
-    columns = [
-        Column("model"),
-        Column("card"),
-        Column("precision"),
-        Column("batch"),
-        Column(metric.title, metric.unit, better, places=2 if metric.unit == "share" else None),
-        Column("samples/s", "samples/s", "higher"),
-        Column("trials", "count"),
-        *(Column(about.title, about.unit or name, about.better, places=2) for name, about in SHOWN_QUALITIES.items()),
-        Column("notes", note=True),
-    ]
-    lines: list[list[Value]] = [
-        [
-            *(group.model, label, group.precision, batch_text(group), estimate(group, metric)),
-            *(known(group.samples_per_second), group.trials or None),
-            *(known(group.number(name)) for name in SHOWN_QUALITIES),
-            words.notes_of(group),
-        ]
-        for group, label in zip(groups, words.labels_of(groups), strict=True)
-    ]
-    # With the metric `rate` the fifth column has the rates already.
-    kept = [at for at, column in enumerate(columns) if at < 5 or column.name != metric.title]
-    return Table("cases", tuple(columns[at] for at in kept), tuple(tuple(line[at] for at in kept) for line in lines))
+    compared = Column(
+        metric.title,
+        metric.unit,
+        "higher" if metric.inverse else "lower",
+        places=2 if metric.unit == "share" else None,
+    )
+    qualities = {
+        name: Column(about.title, about.unit or name, about.better, places=2) for name, about in SHOWN_QUALITIES.items()
+    }
+    lines = []
+    for group, label in zip(groups, words.labels_of(groups), strict=True):
+        line: dict[Column, Value] = {
+            Column("model"): group.model,
+            Column("card"): label,
+            Column("precision"): group.precision,
+            Column("batch"): batch_text(group),
+            compared: None,
+            Column("samples/s", "samples/s", "higher"): known(group.samples_per_second),
+            Column("trials", "count"): group.trials or None,
+            **{column: known(group.number(name)) for name, column in qualities.items()},
+            Column("notes", note=True): words.notes_of(group),
+        }
+        lines.append(line | {compared: estimate(group, metric)})  # also if it is a rate or a quality
+    return Table.of("cases", lines)
 
 
 def batch_text(group: Group) -> str:
@@ -74,18 +90,19 @@ def evidence_table(groups: Sequence[Group], metric: Metric) -> Table:
     """
     facts = ("suite_version", "session", "device_hash", "torch", "cuda", "cudnn", "driver", "cpu", "source")
     long = any(len(part.values) > 1 for group in groups for part in group.parts or (group,))
-    names = ("model", "card", "precision", "basis", "values", *facts)
-    columns = [Column(name, note=long and name == "values") for name in names]
-    lines: list[tuple[Value, ...]] = [
-        (
-            *(part.model, label, part.precision, part.measured),
-            tuple(map(metric.shown, part.values)),
-            *(text_of(part.row[name]) for name in facts),
-        )
+    lines: list[dict[Column, Value]] = [
+        {
+            Column("model"): part.model,
+            Column("card"): label,
+            Column("precision"): part.precision,
+            Column("basis"): part.measured,
+            Column("values", note=long): tuple(map(metric.shown, part.values)),
+            **{Column(name): text_of(part.row[name]) for name in facts},
+        }
         for group, label in zip(groups, words.labels_of(groups), strict=True)
         for part in group.parts or (group,)
     ]
-    return Table("evidence", tuple(columns), tuple(lines))
+    return Table.of("evidence", lines)
 
 
 def policy_text(policy: str) -> str:

@@ -17,7 +17,7 @@ from gpubench.rows.params import params_of, params_text
 from gpubench.studies import words
 from gpubench.studies.bound import bound_of
 from gpubench.studies.cases import estimate, evidence_table, known
-from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table, Value, table_of_lines
+from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table, Value
 from gpubench.suite.trial import TRAINED
 
 LIMIT = "compute limit: the training at 100% of the peak"
@@ -29,7 +29,7 @@ class Ladder:
     """The rungs of a suite on one specimen in one precision, lowest first."""
 
     rungs: list[Group]
-    """Also trials below the target accuracy; `accuracy` and `success_rate` are means over the trials of a rung."""
+    """Also trials that missed the target; `accuracy` and `success_rate` are means over the trials of a rung."""
     cases: frozenset[int]
 
     @property
@@ -81,7 +81,7 @@ def _rung(groups: Sequence[Group], trials: pd.DataFrame) -> Group:
     """
     rung = max(groups, key=lambda group: group.trials)
     left_out = sum(group.trials for group in groups) - rung.trials
-    reached = trials.loc[trials["case"] == rung.case, ["accuracy", "success_rate"]]
+    reached = trials.loc[trials["identity"] == rung.row["identity"], ["accuracy", "success_rate"]]
     in_shares = not reached["success_rate"].dropna().isin([0.0, 1.0]).all()
     return replace(rung, row={**rung.row, **reached.mean(), "in_shares": in_shares, "left_out": left_out})
 
@@ -151,7 +151,7 @@ def _sentence(first: Group, last: Group) -> str:
 
 def _table(ladder: Ladder) -> Table:
     lines = [_line(rung, before) for rung, before in ladder.steps]
-    return table_of_lines(f"{ladder.name} ({ladder.about})", lines)
+    return Table.of(f"{ladder.name} ({ladder.about})", lines)
 
 
 def _line(rung: Group, before: Group | None) -> dict[Column, Value]:

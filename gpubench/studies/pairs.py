@@ -12,8 +12,8 @@ from functools import partial
 from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared, Workload
 from gpubench.analysis.groups import Group, short, text_of, texts_of
-from gpubench.analysis.matching import FULL, TWIN_POLICIES, axis_value, is_ablation
-from gpubench.analysis.metrics import Metric
+from gpubench.analysis.matching import TWIN_POLICIES, axis_value, is_ablation
+from gpubench.analysis.metrics import RATE, SECONDS, Metric
 from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, groups_in, out_of_turn, pooled
 from gpubench.studies import words
 from gpubench.studies.cases import cases_table, estimate, evidence_table, interval_of, policy_text
@@ -29,8 +29,8 @@ from gpubench.studies.section import (
     Section,
     Table,
     Value,
-    table_of_lines,
 )
+from gpubench.suite.precisions import FULL
 
 MASTER = "fp16-master"
 """The precision of 2019, called mixed if a group has no other reduced precision."""
@@ -49,12 +49,12 @@ def sections(compared: Compared) -> Iterator[Section]:
             continue
         metric, cases = compared.metric, cases_table(workload.cases, compared.metric)
         results = list(_results(workload, comparisons, metric))
-        speedups = [_speedups(comparisons, metric)] if comparisons else []
+        ratios = Table.of("ratios" if metric.by_loss else "speedups", [_speedup(c, metric) for c in comparisons])
         yield words.section_of(
             workload.cases,
             "pairs",
             results=results,
-            tables=(cases, *speedups, evidence_table(workload.groups, metric)),
+            tables=(cases, *[ratios] * bool(comparisons), evidence_table(workload.groups, metric)),
             charts=tuple(_chart_of_cases(workload, metric)),
             notes=(IS_MIXED,) if _is_mixed(workload) and results else (),
             left_out=(*workload.left_out, *without_compared(workload, compared)),
@@ -170,8 +170,12 @@ def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: boo
             *words.caveats_of(groups),
         ),
         figure=words.range_text(ends) if ends else "",
-        parts=tuple(_part(comparison, ratio, metric) for comparison, ratio in zip(comparisons, ratios, strict=True)),
+        parts=tuple(_part(*pair, metric) for pair in zip(comparisons, ratios, strict=True)),
     )
+    if metric is SECONDS and all(map(_is_of_rates, groups)):
+        rates = [replace(x, subject=_per_sample(x.subject), other=_per_sample(x.other)) for x in comparisons]
+        parts = tuple(_part(*pair, RATE) for pair in zip(rates, ratios, strict=True))
+        result = replace(result, parts=parts, unit=RATE.unit)
     return result if metric.name != "seconds" else replace(result, charts=_charts(result, groups))
 
 
@@ -217,6 +221,17 @@ def _verdict(verdicts: Sequence[str]) -> tuple[str, tuple[int, str] | None]:
     return "undecided", (counts[one], one) if one in DECIDED else None
 
 
+def _is_of_rates(group: Group) -> bool:
+    """Return whether its seconds are of a whole run that nobody does: a sample of a suite for rates."""
+    return "placing" in group.studies.split() and group.mode == "sampled" and group.samples_per_second > 0
+
+
+def _per_sample(group: Group) -> Group:
+    """Return the group with seconds per sample as its values."""
+    samples = group.samples_per_second * group.median
+    return replace(group, values=tuple(seconds / samples for seconds in group.values))
+
+
 def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
     return Part(
         c.subject.model,
@@ -249,13 +264,8 @@ def differences_of(comparisons: Sequence[Comparison]) -> Iterator[str]:
     )
 
 
-def _speedups(comparisons: Sequence[Comparison], metric: Metric) -> Table:
-    """Return the table of ratios over the baseline; above 1 is better."""
-    lines = [_speedup(c, metric) for c in comparisons]
-    return table_of_lines("ratios" if metric.by_loss else "speedups", lines)
-
-
 def _speedup(c: Comparison, metric: Metric) -> dict[Column, Value]:
+    """Return the line of a ratio over the baseline; above 1 is better."""
     ratio = metric.gain_of(c.ratio)
     source = c.subject.source if c.subject.source == c.other.source else ""
     # The two sides may be two cards.
@@ -296,11 +306,17 @@ def _charts(result: Result, groups: Sequence[Group]) -> tuple[Bars, ...]:
         bar_groups.append(BarGroup("mean", (), f"{words.gain(result.value)}x", strong=True, worse=result.value < 1))
         dots.append(BarGroup("mean", (Bar(result.subject, result.value, result.interval),), strong=True))
     recipe = f"{recipe_of(result, groups)}{f', {words.PROJECTED}' * result.projected}"
-    times = f"Seconds for {recipe}; lower is better"
+    times = f"Training {result.unit}; higher is better" if result.unit else f"Seconds for {recipe}; lower is better"
     speedups = f"Speedup over {result.baseline}, {recipe}; above 1 is faster"
     bars = partial(Bars, title=result.said, foot=words.chart_foot(groups), cases=result.cases)
     return (
-        bars(f"{stem}-seconds", subtitle=times, groups=tuple(bar_groups), unit="s", winner=result.subject),
+        bars(
+            f"{stem}-{'rate' if result.unit else 'seconds'}",
+            subtitle=times,
+            groups=tuple(bar_groups),
+            unit=result.unit or "s",
+            winner=result.subject,
+        ),
         bars(f"{stem}-speedup", subtitle=speedups, groups=tuple(dots), unit="ratio", reference=1.0),
     )
 

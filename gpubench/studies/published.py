@@ -9,12 +9,11 @@ from typing import Any
 
 from gpubench.analysis.compare import Compared
 from gpubench.analysis.groups import Group, dicts_of, short
-from gpubench.analysis.scaling import PLAUSIBLE_SECONDS, cases_of
 from gpubench.rows.params import params_of
 from gpubench.rows.table import Epoch, epochs_in, hours_by_size, stages_in, table_of
 from gpubench.studies import words
-from gpubench.studies.cases import known
-from gpubench.studies.section import Column, Result, Section, Table, Value, table_of_lines
+from gpubench.studies.cases import PLAUSIBLE_SECONDS, cases_of, known
+from gpubench.studies.section import Column, Result, Section, Table, Value
 from gpubench.suite.trial import TRAINED
 
 Row = Mapping[str, Any]
@@ -36,7 +35,8 @@ def epoch_sections(compared: Compared) -> Iterator[Section]:
         for group, epochs in trainings:
             name = f"epochs of {group.model}, {group.precision}, {_where(group)}"
             names[name] += 1
-            tables.append(_epoch_table(f"{name} ({names[name]})" if names[name] > 1 else name, epochs))
+            name = f"{name} ({names[name]})" if names[name] > 1 else name
+            tables.append(Table.of(name, [_epoch_line(epoch) for epoch in epochs]))
         cases = words.behind(group for group, _ in trainings)
         yield Section("epochs", suite, f"{suite}: accuracy by epoch", results, tuple(tables), cases=cases)
 
@@ -46,10 +46,10 @@ def _best_epoch(group: Group, epochs: Sequence[Epoch]) -> Result:
     top5 = [(epoch.top5, epoch) for epoch in epochs if epoch.top5 is not None]
     top1 = [(epoch.top1, epoch) for epoch in epochs if epoch.top1 is not None]
     share, epoch = max(top5 or top1, key=lambda pair: pair[0])
-    name, when = "top-5" if top5 else "top-1", f"after epoch {epoch.number}, {words.time(3600 * epoch.hours)},"
-    said = f"{group.model} has {share:.1%} {name} {when} on {_where(group)}"
-    subject = f"{name} {when} {group.model} on {_where(group)}"
-    return words.result_of([group], "epochs", subject, share, said, origin=group.precision, figure=f"{share:.1%}")
+    name, when = "top-5" if top5 else "top-1", f"epoch {epoch.number}, {words.time(3600 * epoch.hours)}"
+    said = f"{group.model} has {share:.1%} {name} after {when}, on {_where(group)}"
+    subject, about = f"{name} of {group.model} on {_where(group)}", {"origin": f"{when}, {group.precision}"}
+    return words.result_of([group], "epochs", subject, share, said, figure=f"{share:.1%}", **about)
 
 
 def _where(group: Group) -> str:
@@ -57,26 +57,22 @@ def _where(group: Group) -> str:
     return f"{many}{words.name(group.label)}"
 
 
-def _epoch_table(name: str, epochs: Sequence[Epoch]) -> Table:
-    lines: list[dict[Column, Value]] = [
-        {
-            Column("epoch", "count"): epoch.number,
-            Column("hours", "h", places=4): epoch.hours,
-            Column("top-1", "share", "higher", places=2): epoch.top1,
-            Column("top-5", "share", "higher", places=2): epoch.top5,
-            Column("pixels", "count"): epoch.size,
-        }
-        for epoch in epochs
-    ]
-    return table_of_lines(name, lines)
+def _epoch_line(epoch: Epoch) -> dict[Column, Value]:
+    return {
+        Column("epoch", "count"): epoch.number,
+        Column("hours", "h", places=4): epoch.hours,
+        Column("top-1", "share", "higher", places=2): epoch.top1,
+        Column("top-5", "share", "higher", places=2): epoch.top5,
+        Column("pixels", "count"): epoch.size,
+    }
 
 
 def stage_sections(compared: Compared) -> Iterator[Section]:
     """Yield the hours of each image size, a section per workload with trainings on several; only for seconds."""
     for workload in compared.workloads if compared.metric.name == "seconds" else []:
-        tables = [(group, stages_in(str(group.row["table"]))) for group in workload.groups]
-        trainings = [(group, hours_by_size(table)) for group, table in tables if table is not None]
-        results = tuple(_stages(group, stages) for group, stages in trainings if len(stages) > 1)
+        stages_of = [(group, hours_by_size(stages_in(str(group.row["table"])))) for group in workload.groups]
+        trainings = [(group, stages) for group, stages in stages_of if len(stages) > 1]
+        results = tuple(_stages(group, stages) for group, stages in trainings)
         if results:
             cases = words.behind(group for group, _ in trainings)
             yield words.section_of(workload.groups, "stages", "; hours by stage", results, cases=cases)
@@ -105,7 +101,9 @@ def published_sections(compared: Compared) -> Iterator[Section]:
         lines, cases = dicts_of(publication), cases_of(publication)
         title = f"{suite}: {words.author(lines[0]['source'])} beside other published runs"
         results = (*_against_others(lines, cases), *_stated_gains(lines, cases))
-        yield Section("published", str(suite), title, results, (_table(lines),), cases=cases)
+        with_figures = [_table_line(line) for line in lines if line["seconds"] > 0 or line["accuracy"] > 0]
+        table = Table.of("published", with_figures)
+        yield Section("published", str(suite), title, results, (table,), cases=cases)
 
 
 def _against_others(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
@@ -152,12 +150,6 @@ def _result(
     """Return a result of the authors' run in `line`; `more` are further fields of it."""
     fields: dict[str, Any] = {"models": (str(line["model"]),), "cases": cases, "source": words.author(line["source"])}
     return Result("published", str(line["suite"]), subject, gain, said, baseline, **fields, **more)
-
-
-def _table(lines: Sequence[Row]) -> Table:
-    return table_of_lines(
-        "published", [_table_line(line) for line in lines if line["seconds"] > 0 or line["accuracy"] > 0]
-    )
 
 
 def _table_line(line: Row) -> dict[Column, Value]:

@@ -15,8 +15,9 @@ from gpubench.analysis.groups import Group, dicts_of, in_order, texts_of
 from gpubench.analysis.matching import TWIN_POLICIES
 from gpubench.analysis.stats import MINIMUM_EFFECT
 from gpubench.errors import UserError
+from gpubench.printed import shown
 from gpubench.rows.alike import KEY
-from gpubench.rows.read import Place, load, shown
+from gpubench.rows.read import Place, load
 from gpubench.studies import words
 from gpubench.studies.answer import answer_to, count_files
 from gpubench.studies.cards.figures import Published, published, short_name

@@ -12,8 +12,8 @@ from gpubench.analysis.groups import Group
 from gpubench.analysis.stats import MINIMUM_EFFECT
 from gpubench.studies import words
 from gpubench.studies.bound import OVER, Bound, bound_of, why_not_faster
-from gpubench.studies.section import Column, Result, Section, Table, Value, table_of_lines
-from gpubench.suite.precisions import FULL
+from gpubench.studies.section import Column, Result, Section, Table, Value
+from gpubench.suite.precisions import FULL, LINEAR_ONLY
 
 
 def sections(compared: Compared) -> Iterator[Section]:
@@ -25,7 +25,7 @@ def sections(compared: Compared) -> Iterator[Section]:
         notes = (*_not_faster(workload), *_unknown(unknown))
         if not (known or notes):
             continue
-        tables = (_table(known),) if known else ()
+        tables = (Table.of("bounds", [_line(group, bound) for group, bound in known]),) if known else ()
         results = _results(known)
         yield words.section_of(workload.groups, "roofline", "; bottlenecks", results, tables=tables, notes=notes)
 
@@ -36,23 +36,19 @@ def bound_of_group(group: Group) -> Bound:
     return bound_of(group.row, throttled=throttled > 0 and 2 * throttled >= group.trials)
 
 
-def _table(known: Sequence[tuple[Group, Bound]]) -> Table:
-    """Return a line per case: its bottleneck, its share of the peak, and the seconds of its training at the peak."""
-    lines: list[dict[Column, Value]] = [
-        {
-            Column("model"): group.model,
-            Column("card"): group.label,
-            Column("precision"): group.precision,
-            Column("bound by"): bound.bottleneck,
-            Column("of a step", "share", places=0): bound.share,
-            Column("MFU", "share", "higher"): bound.mfu,
-            Column("peak"): bound.peak,
-            Column("limit, s", "s"): bound.limit_seconds,
-            Column("evidence", note=True): "; ".join([bound.evidence, *words.marks_of([group])]),
-        }
-        for group, bound in known
-    ]
-    return table_of_lines("bounds", lines)
+def _line(group: Group, bound: Bound) -> dict[Column, Value]:
+    """Return the line of a case: its bottleneck, its share of the peak, and the seconds of its training at the peak."""
+    return {
+        Column("model"): group.model,
+        Column("card"): group.label,
+        Column("precision"): group.precision,
+        Column("bound by"): bound.bottleneck,
+        Column("of a step", "share", places=0): bound.share,
+        Column("MFU", "share", "higher"): bound.mfu,
+        Column("peak"): bound.peak,
+        Column("limit, s", "s"): bound.limit_seconds,
+        Column("evidence", note=True): "; ".join([bound.evidence, *words.marks_of([group])]),
+    }
 
 
 def _results(known: Sequence[tuple[Group, Bound]]) -> Iterator[Result]:
@@ -98,14 +94,16 @@ def _unknown(bounds: Sequence[tuple[Group, Bound]]) -> Iterator[str]:
 
 
 def _not_faster(workload: Workload) -> Iterator[str]:
-    """Yield why mixed precision is not faster than fp32, once per card, precision and reason."""
+    """Yield why mixed precision is not faster than fp32, or 8 bits than bf16, once per card, precision and reason."""
     models: dict[str, dict[str, None]] = {}
     for c in workload.comparisons:
-        is_mixed = c.axis == "precision" and c.other_name == "fp32" and c.subject_name not in FULL
+        below_fp32 = c.other_name == "fp32" and c.subject_name not in FULL
+        below_bf16 = c.other_name == "bf16" and c.subject_name in LINEAR_ONLY
+        is_mixed = c.axis == "precision" and (below_fp32 or below_bf16)
         is_certain = c.verdict not in {"undecided", "not judged"} and not (c.subject.marks or c.other.marks)
         is_slow = is_mixed and is_certain and c.ratio.value * (1 + MINIMUM_EFFECT) > 1
         reason = why_not_faster(c.subject.row, c.other.row, bound_of_group(c.subject)) if is_slow else ""
         if reason:
-            sentence = f"on {c.subject.label}: {c.subject_name} is not faster than fp32: {reason}"
+            sentence = f"on {c.subject.label}: {c.subject_name} is not faster than {c.other_name}: {reason}"
             models.setdefault(sentence, {})[c.subject.model] = None
     yield from (f"{', '.join(names)} {sentence}" for sentence, names in models.items())

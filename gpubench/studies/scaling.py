@@ -1,121 +1,254 @@
 """The study `scaling`: speedup and efficiency by number of processes, and times of all-reduces. `answer` calls it."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
 
 from gpubench.analysis.compare import Compared
-from gpubench.analysis.groups import short
-from gpubench.analysis.scaling import Curve, Sums, curves_of, goal_curves_of, sums_of
+from gpubench.analysis.groups import only_sums, short
+from gpubench.analysis.metrics import goals_of
+from gpubench.rows.alike import LINK, SERIES, SPECIMEN, STACK
+from gpubench.rows.params import params_of
+from gpubench.rows.table import BROKEN, number, table_of
 from gpubench.studies import words
-from gpubench.studies.cases import known
-from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Value, table_of_lines
+from gpubench.studies.cases import MOST_PROCESSES, PLAUSIBLE_SECONDS, cases_of, known
+from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table, Value
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One case on several numbers of processes, or one published series that reached a goal."""
+
+    shared: Mapping[str, Any]
+    """The columns that its rows agree in; of a series also `goal`."""
+    rows: pd.DataFrame
+
+    @property
+    def is_to_goal(self) -> bool:
+        """Whether it is a published series: seconds to a goal, not rates."""
+        return "goal" in self.shared
+
+    @cached_property
+    def points(self) -> list[dict[Hashable, Any]]:
+        """Figures by number of processes, the fewest first: medians of the trials.
+
+        `speed` is in samples/s, or 1 / seconds to the goal; `efficiency` is the speed per process, relative to the
+        fewest processes: 1 is perfect scaling.
+        """
+        figure = "seconds" if self.is_to_goal else "samples_per_second"
+        points = self.rows.groupby(self.rows["processes"].astype(int)).agg(
+            machines=("nodes", "median"),
+            speed=(figure, "median"),
+            epochs=("epochs", "median"),
+            trials=(figure, "size"),
+            note=("reason", lambda reasons: "; ".join(dict.fromkeys(filter(None, reasons)))),
+        )
+        points["speed"] = 1 / points["speed"] if self.is_to_goal else points["speed"]
+        per_process = points["speed"] / points.index
+        points["efficiency"] = per_process / per_process.iloc[0]
+        return points.reset_index().to_dict("records")
+
+    @property
+    def title(self) -> str:
+        """Model, card, and what a process does in one step."""
+        shared, card = self.shared, short(str(self.shared["card"]))
+        if self.is_to_goal:
+            return f"minutes to the goal of {shared['goal']:g} by processes, {shared['model']} on {card}"
+        sent, samples = _step_of(self.rows, float(shared["batch_size"]))
+        sent = f", gradients sent as {sent}" if sent else ""
+        return f"{shared['model']} {shared['precision']}, {card}, batch {samples:.0f} per process{sent}"
 
 
 def sections(compared: Compared) -> Iterator[Section]:
     """Yield a section per curve over numbers of processes, and per table of all-reduces."""
-    if not compared.is_usual or not (compared.frame["processes"] > 1).any():
+    frame = compared.frame
+    if not compared.is_usual or not (frame["processes"] > 1).any():
         return
-    curves = [*curves_of(compared.frame), *goal_curves_of(compared.frame)]
-    titles = words.with_differences([_curve_title(curve) for curve in curves], [curve.known for curve in curves])
+    curves = [curve for curve in (*_curves(frame), *_series(frame)) if curve.rows["processes"].nunique() > 1]
+    titles = words.with_differences([curve.title for curve in curves], [curve.shared for curve in curves])
     yield from map(_of_curve, curves, titles)
-    sums = sums_of(compared.frame)
-    titles = words.with_differences([_sums_title(table) for table in sums], [table.known for table in sums])
-    yield from map(_of_sums, sums, titles)
+    sums = list(_sums(frame))
+    titles = words.with_differences([_sums_title(shared) for shared, *_ in sums], [shared for shared, *_ in sums])
+    for (shared, lines, cases), title in zip(sums, titles, strict=True):
+        yield _of_sums(shared, lines, cases, title)
 
 
-def _curve_title(curve: Curve) -> str:
-    known, card = curve.known, short(str(curve.known["card"]))
-    if curve.is_to_goal:
-        return f"minutes to the goal of {known['goal']:g} by processes, {known['model']} on {card}"
-    sent = f", gradients sent as {curve.sent}" if curve.sent else ""
-    return f"{known['model']} {known['precision']}, {card}, batch {curve.samples:.0f} per process{sent}"
+def _curves(frame: pd.DataFrame) -> Iterator[Curve]:
+    """Yield the trainings of each case, of any suite."""
+    rate = frame["samples_per_second"]
+    ok = frame[(frame["status"] == "ok") & (rate > 0) & (rate < math.inf) & (frame["mode"] != "published")]
+    ok = ok[~only_sums(ok) & (ok["batch_size"] > 0)]
+    keys = ["suite", "suite_version", "model", "precision", "batch_size", "params", "data", "mode"]
+    for shared, rows in _alike_rows(ok, keys):
+        yield Curve(shared, rows)
+
+
+def _series(frame: pd.DataFrame) -> Iterator[Curve]:
+    """Yield each published series that reached its goal."""
+    rows = frame[(frame["mode"] == "published") & (frame["status"] == "ok") & (frame["session"] != "")]
+    rows = rows.assign(goal=goals_of(rows))
+    rows = rows[(rows["goal"] > 0) & rows["seconds"].between(*PLAUSIBLE_SECONDS) & rows["processes"].between(1, 1e9)]
+    columns = [*SERIES, "goal"]
+    for names, series in rows.groupby(columns, dropna=False, sort=False):
+        yield Curve(dict(zip(columns, names, strict=True)), series)
+
+
+def _alike_rows(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """Yield the values in which rows of one card and stack agree, with `keys`, and these rows.
+
+    A session with several numbers of processes is not joined with others. Sessions with one number each, as on
+    several machines, are joined if their stack is the same.
+    """
+    rows = rows[rows["processes"].between(1, MOST_PROCESSES)]
+    # The link depends on the number of processes: one process has none.
+    same = [*keys, *SPECIMEN, *(name for name in STACK if name not in LINK)]
+    alone = rows.groupby(same, dropna=False)["processes"].transform("nunique") > 1
+    joined = [column for column in SPECIMEN if column != "card"]
+    rows = rows.assign(**{column: rows[column].where(alone, "") for column in joined})
+    for names, members in rows.groupby(same, dropna=False, sort=False):
+        yield dict(zip(same, names, strict=True)), members
+
+
+def _step_of(rows: pd.DataFrame, batch: float) -> tuple[str, float]:
+    """Return the number type of the gradients sent, and the samples per step of one process, from the rows' tables."""
+    for text in rows["table"]:
+        for line in table_of(text):
+            try:
+                return str(line.get("gradient_type", "")), number(line["images_a_step"])
+            except BROKEN:
+                continue
+    return "", batch
 
 
 def _of_curve(curve: Curve, title: str) -> Section:
     """Return the section of a curve: speed and efficiency by number of processes."""
-    first, to_goal = curve.points[0], curve.is_to_goal
+    points, to_goal = curve.points, curve.is_to_goal
+    first = points[0]
     figure = Column("minutes", "min", "lower") if to_goal else Column("samples/s", "samples/s", "higher")
     lines: list[dict[Column, Value]] = [
         {
-            Column("machines", "count"): known(point.machines),
-            Column("processes", "count"): point.processes,
-            figure: 1 / point.speed / 60 if to_goal else point.speed,
-            Column(f"speedup over {first.processes}", "ratio", "higher"): point.speed / first.speed,
-            Column(f"efficiency over {first.processes}", "share", "higher"): point.efficiency,
-            Column("epochs", "count"): known(point.epochs),
-            Column("trials", "count"): point.trials,
-            Column("notes", note=True): point.note,
+            Column("machines", "count"): known(point["machines"]),
+            Column("processes", "count"): point["processes"],
+            figure: 1 / point["speed"] / 60 if to_goal else point["speed"],
+            Column(f"speedup over {first['processes']}", "ratio", "higher"): point["speed"] / first["speed"],
+            Column(f"efficiency over {first['processes']}", "share", "higher"): point["efficiency"],
+            Column("epochs", "count"): known(point["epochs"]),
+            Column("trials", "count"): point["trials"],
+            Column("notes", note=True): point["note"],
         }
-        for point in curve.points
+        for point in points
     ]
-    suite, table = str(curve.known["suite"]), table_of_lines(title, lines)
-    return Section("scaling", suite, f"{suite}: {title}", (_result(curve, title),), (table,), cases=curve.cases)
+    suite, table = str(curve.shared["suite"]), Table.of(title, lines)
+    result = _result(curve, title)
+    return Section("scaling", suite, f"{suite}: {title}", (result,), (table,), cases=result.cases)
 
 
 def _result(curve: Curve, title: str) -> Result:
     """Return the result of the most processes over the fewest, with a chart of the efficiency."""
-    first, last, suite = curve.points[0], curve.points[-1], str(curve.known["suite"])
-    gain, card = last.speed / first.speed, short(str(curve.known["card"]))
+    points, suite, card = curve.points, str(curve.shared["suite"]), short(str(curve.shared["card"]))
+    first, last, cases = points[0], points[-1], cases_of(curve.rows)
+    gain = last["speed"] / first["speed"]
     verb, how = ("reach the goal", "soon") if curve.is_to_goal else ("train", "fast")
-    said = f"{last.processes} processes {verb} {words.times(gain)} as {how} as {first.processes} on {words.name(card)}"
-    said += f": scaling efficiency {last.efficiency:.0%}"
+    said = f"{last['processes']} processes {verb} {words.times(gain)} as {how} as {first['processes']}"
+    said += f" on {words.name(card)}: scaling efficiency {last['efficiency']:.0%}"
+    bars = [Bar(f"{point['processes']} processes", point["efficiency"]) for point in points]
     chart = Bars(
         words.slug(f"{suite} {'goal' if curve.is_to_goal else 'scaling'} efficiency"),
         said,
         f"Share of perfect scaling{' to the goal, as published' * curve.is_to_goal}, by processes; higher is better",
-        (BarGroup(card, tuple(Bar(f"{point.processes} processes", point.efficiency) for point in curve.points)),),
+        (BarGroup(card, tuple(bars)),),
         "share",
-        cases=curve.cases,
+        cases=cases,
     )
+    schedules = curve.rows["params"].nunique() if curve.is_to_goal else 1
     return Result(
         kind="scaling",
         suite=suite,
-        subject=f"{last.processes} processes",
-        baseline=str(first.processes),
+        subject=f"{last['processes']} processes",
+        baseline=str(first["processes"]),
         value=gain,
-        models=(str(curve.known["model"]),),
-        trials=(last.trials, first.trials),
+        models=(str(curve.shared["model"]),),
+        trials=(last["trials"], first["trials"]),
         said=said,
         place=card,
-        origin=f"{'to the goal, ' * curve.is_to_goal}efficiency {last.efficiency:.0%}",
+        origin=f"{'to the goal, ' * curve.is_to_goal}efficiency {last['efficiency']:.0%}",
         facts={"title": title},
-        differences=(*["published"] * curve.is_to_goal, *["schedules differ"] * (curve.recipes > 1)),
+        differences=(*["published"] * curve.is_to_goal, *["schedules differ"] * (schedules > 1)),
         charts=(chart,),
-        cases=curve.cases,
-        source="; ".join(curve.sources),
+        cases=cases,
+        source="; ".join(curve.rows["source"].unique()) if curve.is_to_goal else "",
     )
 
 
-def _sums_title(sums: Sums) -> str:
-    known = sums.known
-    where = f"{short(str(known['card']))}, {known['backend']} over {known['interconnect']}"
-    return f"all-reduce of {known['precision']} gradients on {where}"
+def _sums(frame: pd.DataFrame) -> Iterator[tuple[dict[str, Any], list[dict[Hashable, Any]], frozenset[int]]]:
+    """Yield for each card, stack and number type what its rows agree in, its fastest all-reduces, and its cases.
+
+    The fastest are by number of processes, content and size, from the medians over the trials of each algorithm.
+    """
+    ok = frame[(frame["status"] == "ok") & only_sums(frame)]
+    for shared, rows in _alike_rows(ok, ["suite", "suite_version", "backend", "interconnect", "precision"]):
+        lines = pd.DataFrame([line for row in rows.to_dict("records") for line in _sums_in(row)])
+        if lines.empty:
+            continue
+        what = ["processes", "what", "bytes"]
+        medians = lines.groupby([*what, "machines", "group", "algorithm", "fused"], dropna=False).median().reset_index()
+        fastest = medians.loc[medians.groupby(what)["seconds"].idxmin()]
+        yield shared, fastest.to_dict("records"), cases_of(rows)
 
 
-def _of_sums(sums: Sums, title: str) -> Section:
+def _sums_in(row: Mapping[Hashable, Any]) -> Iterator[dict[str, Any]]:
+    """Yield each complete line of the table of a row.
+
+    `group` is the number of processes in a group of the hierarchical algorithm, if that was chosen.
+    """
+    group = params_of(row["params"]).get("group", "0")
+    about = {"processes": int(row["processes"]), "machines": float(row["nodes"]), "group": group}
+    for line in table_of(row["table"]):
+        try:
+            figures = {name: number(line[name]) for name in ("bytes", "seconds", "busbw")}
+            texts = {name: str(line[name]) for name in ("algorithm", "what")} | {"fused": bool(line["fusion_bytes"])}
+        except BROKEN:
+            continue
+        if figures["seconds"] > 0 and figures["bytes"] > 0:
+            yield about | texts | figures | {"bytes": int(figures["bytes"])}
+
+
+def _sums_title(shared: Mapping[str, Any]) -> str:
+    where = f"{short(str(shared['card']))}, {shared['backend']} over {shared['interconnect']}"
+    return f"all-reduce of {shared['precision']} gradients on {where}"
+
+
+def _of_sums(
+    shared: Mapping[str, Any], sums: Sequence[Mapping[Hashable, Any]], cases: frozenset[int], title: str
+) -> Section:
     """Return the section of the all-reduces: the fastest algorithm for each size."""
     lines: list[dict[Column, Value]] = [
         {
-            Column("processes", "count"): line.processes,
-            Column("of"): line.what.replace("message", "one message"),
-            Column("size", "bytes"): line.bytes,
-            Column("fastest"): f"{line.algorithm}{', fused' * line.fused}",
-            Column("seconds", "s", "lower"): line.seconds,
-            Column("busbw", "GB/s", "higher"): line.busbw,
+            Column("processes", "count"): line["processes"],
+            Column("of"): line["what"].replace("message", "one message"),
+            Column("size", "bytes"): line["bytes"],
+            Column("fastest"): f"{line['algorithm']}{', fused' * line['fused']}",
+            Column("seconds", "s", "lower"): line["seconds"],
+            Column("busbw", "GB/s", "higher"): line["busbw"],
         }
-        for line in sums.lines
+        for line in sums
     ]
-    suite, largest = str(sums.known["suite"]), max(sums.lines, key=lambda line: line.busbw)
-    count, bandwidth = largest.processes, f"{largest.busbw:.3g} GB/s"
+    suite, largest = str(shared["suite"]), max(sums, key=lambda line: line["busbw"])
+    count, bandwidth = largest["processes"], f"{largest['busbw']:.3g} GB/s"
     result = Result(
         kind="scaling",
         suite=suite,
-        subject=f"{largest.algorithm} all-reduce",
-        value=largest.busbw,
+        subject=f"{largest['algorithm']} all-reduce",
+        value=largest["busbw"],
         models=("all-reduce",),
-        said=f"The fastest all-reduce of {count} processes moves {bandwidth} ({largest.algorithm})",
+        said=f"The fastest all-reduce of {count} processes moves {bandwidth} ({largest['algorithm']})",
         origin=f"{count} processes",
         figure=bandwidth,
-        place=short(str(sums.known["card"])),
-        cases=sums.cases,
+        place=short(str(shared["card"])),
+        cases=cases,
     )
-    return Section("scaling", suite, title, (result,), (table_of_lines("all-reduces", lines),), cases=sums.cases)
+    return Section("scaling", suite, title, (result,), (Table.of("all-reduces", lines),), cases=cases)

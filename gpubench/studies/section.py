@@ -16,7 +16,7 @@ ASKED = ("card", "precision", "other", "ladder", "ablation", "scaling", "epochs"
 DECIDED = frozenset(
     {
         *("faster", "slower", "same", "non-inferior", "inferior", "sooner", "later", "thriftier", "hungrier"),
-        *("cheaper", "dearer", "smaller", "larger", "better", "worse"),
+        *("cheaper", "dearer", "smaller", "larger", "better", "worse", "lower", "higher"),
     }
 )
 """Decided verdicts, in the words of every metric."""
@@ -62,20 +62,14 @@ class Table:
     lines: tuple[tuple[Value, ...], ...]
 
     @classmethod
-    def of(cls, name: str, lines: Sequence[Sequence[tuple[Column, Value]]]) -> "Table":
-        """Return a table of lines with the same columns, each a value with its column."""
-        columns = tuple(column for column, _ in lines[0]) if lines else ()
-        return cls(name, columns, tuple(tuple(value for _, value in line) for line in lines))
+    def of(cls, name: str, lines: Sequence[Mapping[Column, Value]]) -> "Table":
+        """Return the table of these lines; a line is empty in the columns that it lacks."""
+        columns = tuple(dict.fromkeys(column for line in lines for column in line))
+        return cls(name, columns, tuple(tuple(line.get(column) for column in columns) for line in lines))
 
     def to_frame(self) -> "pd.DataFrame":
         """Return a data frame; a column of estimates becomes three: the value, `... low` and `... high`."""
         return _numeric_frame(*flat(self))
-
-
-def table_of_lines(name: str, lines: Sequence[Mapping[Column, Value]]) -> Table:
-    """Return the table of these lines; a line is empty in the columns that it lacks."""
-    columns = tuple(dict.fromkeys(column for line in lines for column in line))
-    return Table(name, columns, tuple(tuple(line.get(column) for column in columns) for line in lines))
 
 
 def _numeric_frame(names: Sequence[str], lines: Sequence[Sequence[object]]) -> "pd.DataFrame":
@@ -221,6 +215,8 @@ class Result:
     """Whether its figures are projected from a sample."""
     parts: tuple[Part, ...] = ()
     """The result of each model."""
+    unit: str = ""
+    """Unit of the figures in `parts`, where it is not that of the metric."""
     charts: tuple[Bars, ...] = ()
     """Charts of both sides and of the ratios."""
     cases: frozenset[int] = frozenset()
@@ -260,10 +256,11 @@ class Result:
         parts = ((self.precision, "in"), (self.place, "on"))
         return " ".join(f"{word} {name}" for name, word in parts if name)
 
-    @property
-    def on(self) -> str:
-        """Return the model, or the number of models."""
-        return self.models[0] if len(self.models) == 1 else f"{len(self.models)} models"
+    def models_beside(self, text: str) -> str:
+        """Return the model, or the number of models, to be shown beside a text; empty where that names the model."""
+        if len(self.models) > 1:
+            return f"{len(self.models)} models"
+        return "" if self.models[0] in text.split() else self.models[0]
 
 
 @dataclass(frozen=True)
@@ -311,7 +308,7 @@ class Answer:
     stopped: int = 0
     """Number of unfinished rows: their run was stopped."""
     missed: int = 0
-    """Number of rows left out of pairs because their run ended below the target accuracy."""
+    """Number of rows left out of pairs because their run missed the target."""
     left_out: tuple[str, ...] = ()
     """Groups that were not compared, outside of all sections."""
     problems: tuple[str, ...] = ()

@@ -42,7 +42,7 @@ COMMON = {
 """Columns that the rows of a group share, and their words."""
 POSITIVE = {
     "faster": "fast", "sooner": "soon", "cheaper": "cheap", "thriftier": "thrifty", "smaller": "small",
-    "larger": "large", "better": "accurate",
+    "larger": "large", "better": "accurate", "lower": "low",
 }  # fmt: skip
 """Adjective for each verdict, for use in sentences."""
 
@@ -72,9 +72,12 @@ def data_name(data: str) -> str:
     return listed(DATA_NAMES.get(part, part) for part in data.split("+"))
 
 
-def listed(names: Iterable[str]) -> str:
-    """Return `a`, `a and b` or `a, b and c`."""
-    *first, last = names
+def listed(names: Iterable[str], most: int = 0, what: str = "more") -> str:
+    """Return `a`, `a and b` or `a, b and c`; of over `most` + 1 names only the first: `a, b and 7 more`."""
+    texts = list(names)
+    if most and len(texts) > most + 1:
+        texts[most:] = [f"{len(texts) - most} {what}"]
+    *first, last = texts
     return f"{', '.join(first)} and {last}" if first else last
 
 
@@ -105,7 +108,7 @@ def without_test(trials: tuple[int, int]) -> str:
 
 def basis(result: Result) -> str:
     """Return suite, models, settings, runs, interval and caveats of a result, in words."""
-    words = [result.suite, result.on, *result.settings[:2]]
+    words = [result.suite, result.models_beside(result.said), *result.settings[:2]]
     words.append(runs(result.trials) + ": rough" * (result.verdict == "one run"))
     if result.interval:
         words.append(f"95%: {gain(result.interval[0])} to {gain(result.interval[1])}")
@@ -123,6 +126,7 @@ def sides_of(result: Result, unit: str) -> str:
     """Return the figures of the subject and the baseline, such as `28/35 min`: geometric means over the models."""
     if not result.parts:
         return ""
+    unit = result.unit or unit
     sides = [geometric_mean([getattr(part, side) for part in result.parts]) for side in ("subject", "baseline")]
     if unit == "s":
         seconds, unit = time_unit(max(sides))
@@ -130,7 +134,7 @@ def sides_of(result: Result, unit: str) -> str:
     if unit == "share":
         return "/".join(f"{100 * side:.1f}" for side in sides) + "%"
     texts = "/".join(f"{side:,.0f}" if side >= 10 else f"{side:.1f}" for side in sides)
-    return f"{texts} {unit}" if unit in {"h", "min", "s"} else texts
+    return f"{texts} {unit}" if result.unit or unit in {"h", "min", "s"} else texts
 
 
 def time_unit(seconds: float) -> tuple[int, str]:
@@ -168,8 +172,8 @@ def without_author(label: str, source: str) -> str:
 
 def facts_of(group: Group) -> dict[str, str]:
     """Return what the rows of a group share: texts by name."""
-    facts = {column: words.format(text_of(group.row[column])) for column, words in COMMON.items()}
-    facts = {column: facts[column] for column in COMMON if text_of(group.row[column]) not in {"", "0"}}
+    texts = {column: text_of(group.row[column]) for column in COMMON}
+    facts = {column: COMMON[column].format(text) for column, text in texts.items() if text not in {"", "0"}}
     if group.source:
         facts["source"] = f"by {author(group.source)}"
     return facts | settings_of(group.row)
@@ -205,7 +209,7 @@ def result_of(groups: Sequence[Group], kind: str, subject: str, value: float, sa
         "models": tuple(dict.fromkeys(group.model for group in groups)),
         "trials": (max(min(group.trials for group in groups), 1), 0),
         "facts": facts_of(first),
-        "differences": ("ended below the target accuracy",) if first.status == "goal_missed" else (),
+        "differences": ("missed the target",) if first.status == "goal_missed" else (),
         "caveats": caveats_of(groups),
         "projected": any(group.measured == "projected" for group in groups),
         "cases": behind(groups),
@@ -370,7 +374,7 @@ def read_of(answer: Answer) -> list[str]:
     sentences = [f"{files}, {rows}." if answer.files else f"{rows}."]
     sentences += [f"{answer.stopped:,} trial{'s' * (answer.stopped > 1)} not finished."] if answer.stopped else []
     sentences += [f"{answer.failed - answer.stopped:,} without a result."] if answer.failed > answer.stopped else []
-    sentences += [f"{answer.missed:,} ended below the target accuracy."] if answer.missed else []
+    sentences += [f"{answer.missed:,} missed the target."] if answer.missed else []
     return sentences
 
 

@@ -13,7 +13,7 @@ from gpubench.rows import alike
 from gpubench.rows.read import Loaded, load
 from gpubench.rows.row import COLUMNS, DIGEST
 from gpubench.studies import listed_peaks
-from gpubench.submit import limits, texts, together
+from gpubench.submit import across_rows, row_checks, texts
 from gpubench.submit.submitted import Problem, SubmittedRow, rows_of
 from gpubench.suite.trial import TRAINED
 
@@ -51,10 +51,10 @@ def reports(paths: Sequence[Path], against: Sequence[Path] = ()) -> dict[Path, R
     submitted = {path.resolve() for path in files}
     published = [row for row in rows_of(load(against, keep=True)) if row.place.path.resolve() not in submitted]
     shared: dict[Path, list[Problem]] = defaultdict(list)
-    for problem in together.problems([row for path in files for row in rows[path]], published):
+    for problem in across_rows.problems([row for path in files for row in rows[path]], published):
         shared[problem.place.path].append(problem)
     return {
-        path: Report([*_missing(path, loaded, rows[path], shared[path])], [*_notes(loaded, rows[path])])
+        path: Report([*_missing(loaded, rows[path], shared[path])], [*_notes(loaded, rows[path])])
         for path, loaded in files.items()
     }
 
@@ -64,19 +64,17 @@ def _ours(rows: Iterable[SubmittedRow]) -> list[SubmittedRow]:
     return [row for row in rows if row.trained and not row.published]
 
 
-def _missing(path: Path, loaded: Loaded, rows: Sequence[SubmittedRow], shared: Iterable[Problem]) -> Iterator[str]:
+def _missing(loaded: Loaded, rows: Sequence[SubmittedRow], shared: Iterable[Problem]) -> Iterator[str]:
     """Return what must change in a file; `shared` are its problems in comparison with other rows."""
     yield from loaded.problems
     if loaded.frame.empty:
-        if not loaded.problems:
-            yield f"{path}: no rows"
         return
     if unknown := [name for name in loaded.places[0].header if name not in COLUMNS]:
         yield harmless(f"columns: {', '.join(unknown[:MOST_NAMED])[:200]}: not columns of gpubench; remove them")
     yield from _provenance(loaded.frame)
     yield from _without_digest(rows)
     yield from texts.problems(pd.read_csv(io.BytesIO(loaded.table()), dtype=str, keep_default_na=False))
-    yield from _sentences([*shared, *(problem for row in _ours(rows) for problem in limits.problems(row))])
+    yield from _sentences([*shared, *(problem for row in _ours(rows) for problem in row_checks.problems(row))])
     yield from _trials(loaded.frame)
 
 
@@ -151,7 +149,7 @@ def _notes(loaded: Loaded, rows: Sequence[SubmittedRow]) -> Iterator[str]:
         return
     if DIGEST not in loaded.places[0].header:
         yield f"no {DIGEST}: edited rows cannot be detected"
-    if others := sorted({row.text("suite") for row in ours if limits.suite_of(row) is None}):
+    if others := sorted({row.text("suite") for row in ours if row_checks.suite_of(row) is None}):
         yield harmless(
             f"{', '.join(others)}: another suite_digest than this gpubench has; models and goals not checked"
         )

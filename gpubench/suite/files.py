@@ -60,11 +60,6 @@ class LoadedSuite:
         return values | given
 
 
-def built_in_folder() -> Path:
-    """Return the folder of the built-in suites: `suites/` of a checkout, `gpubench/suites` of an installed wheel."""
-    return Path(str(importlib.resources.files("gpubench.suites")))
-
-
 def built_in_names() -> list[str]:
     """Return the names of the built-in suites, sorted."""
     return sorted(_built_in_paths())
@@ -77,7 +72,8 @@ def built_in(name: str) -> LoadedSuite | None:
 
 
 def _built_in_paths() -> dict[str, Path]:
-    folder = built_in_folder()
+    """Return the path of each built-in suite: in `suites/` of a checkout, or `gpubench/suites` of a wheel."""
+    folder = Path(str(importlib.resources.files("gpubench.suites")))
     files = {path.stem: path for path in folder.glob("*.py") if path.stem != "__init__"}
     return files | {path.parent.name: path.parent for path in folder.glob("*/__init__.py")}
 
@@ -100,14 +96,12 @@ def find(name: str) -> LoadedSuite:
 
 def find_all(names: Sequence[str]) -> list[LoadedSuite]:
     """Return the suites called `names`, without duplicates; raises UserError where two files have the same name."""
-    loaded = [find(name) for name in dict.fromkeys(names)]
-    paths: dict[str, Path] = {}
-    for suite in loaded:
-        if paths.setdefault(suite.name, suite.path) != suite.path:
-            raise UserError(
-                f"--suite: {paths[suite.name]} and {suite.path} have the same name; rename one, or run them separately"
-            )
-    return list({suite.name: suite for suite in loaded}.values())
+    suites: dict[str, LoadedSuite] = {}
+    for suite in map(find, dict.fromkeys(names)):
+        first = suites.setdefault(suite.name, suite).path
+        if first != suite.path:
+            raise UserError(f"--suite: {first} and {suite.path} have the same name; rename one, or run them separately")
+    return list(suites.values())
 
 
 def load(path: Path) -> LoadedSuite:
@@ -167,5 +161,5 @@ def _check(path: Path, suite: Suite) -> None:
 
 def _module_name(path: Path) -> str:
     # A user's suite gets a prefix, so that a file called torch.py does not hide torch.
-    inside = path.parent == built_in_folder()
-    return f"gpubench.suites.{path.stem}" if inside else f"gpubench_user_suite_{path.stem}"
+    is_built_in = _built_in_paths().get(path.stem) == path
+    return f"gpubench.suites.{path.stem}" if is_built_in else f"gpubench_user_suite_{path.stem}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from gpubench.errors import UserError
 from gpubench.suite.precisions import PRECISIONS
@@ -104,12 +104,12 @@ class Blueprint:
     network: object
     """A torch module as it is trained: frozen parameters have requires_grad=False."""
     inputs: tuple[object, ...]
-    """Arguments of its forward, for example with two samples. Only their shapes matter."""
-    samples: int
-    """Number of samples in these inputs, in the suite's unit."""
+    """Arguments of its forward. Only their shapes matter."""
     epochs: int
     schedule: Mapping[str, Callable[[float], float]]
     """By name (`learning rate`), the function from epoch (0 to `epochs`) to value that the training code uses."""
+    samples: int = 2
+    """Number of samples in these inputs, in the suite's unit."""
     note: str = ""
     """A remark on the schedule, in a sentence without a full stop."""
     batch_dimension: int = 0
@@ -123,10 +123,10 @@ class Suite:
     """One benchmark: a function that trains, with its models, parameters and properties.
 
     `train(trial, clock)` builds model and data for `trial`, runs every epoch through `clock`, and
-    returns its qualities by name (fractions, losses, perplexities); `quality` names the main one.
+    returns its qualities by name (fractions, losses, perplexities), or None; `quality` names the main one.
     """
 
-    train: Callable[..., Mapping[str, float]]
+    train: Callable[..., Mapping[str, float] | None]
     models: tuple[str, ...]
     params: Mapping[str, Param]
     version: int
@@ -134,9 +134,11 @@ class Suite:
     default_models: tuple[str, ...] = ()
     """Models that run without --models; empty: all of them."""
     quality: str = ""
+    better: Literal["higher", "lower"] = "higher"
+    """Whether a higher or a lower quality is better: that of a loss is `lower`."""
     goal: float | str | None = None
-    """The least quality of a full run on real data, or the name of the parameter with it (0: none). A run that ends
-    below it is `goal_missed`, unless the suite returns a `success_rate` of 1 (the goal was reached earlier)."""
+    """The quality that a full run on real data must reach, or the name of the parameter with it (0: none). A run that
+    does not is `goal_missed`, unless the suite returns a `success_rate` of 1 (the goal was reached earlier)."""
     studies: tuple[str, ...] = ()
     """Names of STUDIES that its models can be used for; its rows contain them."""
     unit: str = "samples"
@@ -193,6 +195,10 @@ class Suite:
     """Whether it trains in several processes: it shards its data and wraps its model (docs/adding-a-suite.md)."""
     torch: bool = True
     """False for a suite that does not use torch (a scripted one): its rows have no proof of precision."""
+
+    def reaches(self, value: float, goal: float, rounding: float = 0.0) -> bool:
+        """Return whether a quality is at least as good as the goal; `rounding` is the relative error of `value`."""
+        return value >= goal * (1 - rounding) if self.better == "higher" else value <= goal * (1 + rounding)
 
     @property
     def missing(self) -> str:

@@ -37,14 +37,10 @@ def _hash(text: str) -> str:
 
 def _source_digest(file: Path) -> str:
     with tokenize.open(file) as source:  # in the encoding that the file declares
-        return _text_digest(source.read())
+        return _hash(_without_prose(source.read()))
 
 
 @lru_cache(maxsize=512)
-def _text_digest(text: str) -> str:
-    return _hash(_without_prose(text))
-
-
 def _without_prose(text: str) -> str:
     """Return the text without comments, docstrings and empty lines; the same under every version of Python."""
     tree, original = ast.parse(text), text.split("\n")

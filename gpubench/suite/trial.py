@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from types import SimpleNamespace, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -259,7 +259,7 @@ class Measurement:
     start: str = ""
     """`fresh` or `forked`: how its process was started; set by the parent."""
     startup_seconds: float | None = None
-    """Time of its process outside of training, set by the parent; None if it did not train."""
+    """Seconds of its process outside of training, set by the parent; None if its process sent no result."""
 
     @property
     def diverged(self) -> bool:
@@ -268,20 +268,15 @@ class Measurement:
 
 
 FORK_REPORT = struct.Struct("qq")
-"""What a template tells the parent of a fork: (process id, 0) at its start, (0, return code) at its end."""
+"""What a template sends about a fork: (process id, 0) at its start, (0, return code) at its end."""
 
 Record = TypeVar("Record", Lap, Measurement)
 HINTS = {kind.__name__: get_type_hints(kind) for kind in (Lap, Measurement)}
 """Types of the fields, by class."""
 
 
-def trial_to_json(trial: Trial) -> dict[str, Any]:
-    """Return the trial as plain data, to be sent to the child."""
-    return asdict(trial)
-
-
 def trial_from_json(data: Mapping[str, Any]) -> Trial:
-    """Return the trial from what `trial_to_json` returned."""
+    """Return the trial that the parent sent as `asdict(trial)`."""
     case = dict(data["case"])
     case["studies"] = tuple(case["studies"])
     case["batch_curve"] = tuple(tuple(point) for point in case["batch_curve"])
@@ -304,7 +299,7 @@ def _checked(record: Record) -> Record:
 
 
 def _is(value: object, hint: type) -> bool:
-    """Return whether the value has the type of the hint. Any number may stand for another."""
+    """Return whether the value has the type of the hint; an int is as good as a float."""
     kind, parts = get_origin(hint), get_args(hint)
     if kind is Literal:
         return value in parts
@@ -313,7 +308,7 @@ def _is(value: object, hint: type) -> bool:
     if kind is tuple:
         return isinstance(value, tuple) and all(_is(item, parts[0]) for item in value)
     if kind is Mapping:
-        return isinstance(value, Mapping)  # the row names values of a suite that it cannot hold
+        return isinstance(value, Mapping)  # record.py leaves out what is no number, and says so
     if isinstance(value, int) and abs(value) > MOST_INTEGER:
         return False
     return isinstance(value, (int, float) if hint in (int, float) else hint)

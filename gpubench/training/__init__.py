@@ -5,35 +5,21 @@ and hardware. Importing this does not import torch: names are loaded on first us
 `gpubench.training.fastai`.
 """
 
+# ruff: noqa: F401
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gpubench.training.all_reduce import Sum as Sum
-    from gpubench.training.all_reduce import flat as flat
-    from gpubench.training.all_reduce import group_size as group_size
-    from gpubench.training.all_reduce import hierarchical as hierarchical
-    from gpubench.training.all_reduce import send_gradients as send_gradients
-    from gpubench.training.clock.clock import Clock as Clock
-    from gpubench.training.clock.clock import Notes as Notes
-    from gpubench.training.device import event_of as event_of
-    from gpubench.training.device import synchronize as synchronize
-    from gpubench.training.lars import Lars as Lars
-    from gpubench.training.memory_layout import layout as layout
-    from gpubench.training.memory_layout import memory_format as memory_format
-    from gpubench.training.networks import imagenet_network as imagenet_network
-    from gpubench.training.precision import Mode as Mode
-    from gpubench.training.precision import mode_of as mode_of
-    from gpubench.training.process_group import distributed as distributed
-    from gpubench.training.process_group import quiet as quiet
-    from gpubench.training.process_group import weighted_mean as weighted_mean
-    from gpubench.training.sharding import Shard as Shard
-    from gpubench.training.sharding import shards as shards
-    from gpubench.training.stepper import LossScale as LossScale
-    from gpubench.training.stepper import Stepper as Stepper
-    from gpubench.training.stepper import Tally as Tally
-    from gpubench.training.stepper import begin_momentum as begin_momentum
-    from gpubench.training.stepper import dtypes_of as dtypes_of
+    from gpubench.training.all_reduce import Sum, flat, group_size, hierarchical, send_gradients
+    from gpubench.training.clock.clock import Clock, Notes
+    from gpubench.training.device import event_of, synchronize
+    from gpubench.training.lars import Lars
+    from gpubench.training.memory_layout import layout, memory_format
+    from gpubench.training.networks import imagenet_network
+    from gpubench.training.precision import Mode, mode_of
+    from gpubench.training.process_group import distributed, quiet, weighted_mean
+    from gpubench.training.sharding import Shard, shards
+    from gpubench.training.stepper import LossScale, Stepper, Tally, begin_momentum, dtypes_of
 
 _HOMES = {
     "all_reduce": ("Sum", "flat", "group_size", "hierarchical", "send_gradients"),

@@ -158,8 +158,7 @@ def _hash_of_nth(name: str, index: int) -> str:
 def _driver() -> str:
     """Return the version of NVIDIA's or AMD's driver; empty if it cannot be read."""
     if torch.version.hip:
-        version = Path("/sys/module/amdgpu/version")  # missing if the driver is the kernel's
-        return version.read_text().strip() if version.exists() else ""
+        return host.text_of(Path("/sys/module/amdgpu/version"))  # missing if the driver is the kernel's
     nvml = nvidia.library()  # None under WSL and in some containers
     return str(nvml.nvmlSystemGetDriverVersion()) if nvml else ""
 

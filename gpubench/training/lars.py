@@ -51,7 +51,9 @@ class Lars(torch.optim.SGD):
         # A GradScaler stores its scale here, for the fused step to divide by.
         scale = getattr(self, "grad_scale", None)
         scale = 1.0 if scale is None else scale
-        gradients = self._concatenated([_gradient(weight) for weight in self._adapted])
+        gradients = self._concatenated(
+            [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in self._adapted]
+        )
         weights = self._concatenated(self._adapted)
         size, slope = self._norms(weights), self._norms(gradients) / scale
         trust = self._trust * size / (slope + size * self._decay + LEAST)
@@ -74,7 +76,3 @@ class Lars(torch.optim.SGD):
         """Return the norm of each weight from its rows."""
         squares = torch.linalg.vector_norm(rows, dim=1).square_()
         return torch.zeros(len(self._adapted), device=rows.device).index_add_(0, self._owners, squares).sqrt_()
-
-
-def _gradient(weight: torch.nn.Parameter) -> torch.Tensor:
-    return torch.zeros_like(weight) if weight.grad is None else weight.grad

@@ -25,14 +25,11 @@ SMALLEST = 1e-12
 """Smallest divisor of a scale."""
 
 
-def is_mi300() -> bool:
-    """Return whether the card is of AMD's MI300 series, whose float8 has another encoding."""
-    return bool(torch.version.hip) and torch.cuda.get_device_properties().gcnArchName.startswith("gfx94")
-
-
 def float8_types() -> tuple[torch.dtype, torch.dtype]:
-    """Return the dtypes of activations and weights, and of gradients."""
-    return (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz) if is_mi300() else (torch.float8_e4m3fn, torch.float8_e5m2)
+    """Return the dtypes of activations and weights, and of gradients. AMD's series MI300 has another encoding."""
+    if torch.version.hip and torch.cuda.get_device_properties().gcnArchName.startswith("gfx94"):
+        return torch.float8_e4m3fnuz, torch.float8_e5m2fnuz
+    return torch.float8_e4m3fn, torch.float8_e5m2
 
 
 def to_float8(tensor: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:

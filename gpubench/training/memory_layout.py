@@ -32,8 +32,8 @@ def fastest(precision: str, device: str) -> str:
     """Return the layout that is fastest in this precision on `device`.
 
     cuDNN is faster with channels last only on tensor cores, which IEEE fp32 does not use; without them it is slower
-    (a V100 in fp32: 2.76 s against 1.68 s, pytorch/pytorch#44943). So is AMD's MIOpen on Instinct cards. Apple's Metal
-    is faster with channels first, oneDNN (CPUs and Intel's cards) with channels last.
+    (a V100 in fp32: 2.76 s against 1.68 s, pytorch/pytorch#44943). MIOpen on Instinct cards and
+    oneDNN (CPUs and Intel's cards) are faster with channels last, Apple's Metal with channels first.
     """
     kind = torch.device(device).type
     on_tensor_cores = PRECISIONS[precision].tf32 or not PRECISIONS[precision].full

@@ -2,29 +2,26 @@
 
 from torch import nn
 from torchvision.models import resnet
+from torchvision.ops import Conv2dNormActivation
 
 
-def alexnet_bn(classes: int = 1000) -> nn.Module:
+def alexnet_bn(classes: int) -> nn.Module:
     """Return AlexNet (Krizhevsky and others 2012, in one column) with BatchNorm instead of its normalisation.
 
     Takes images of at least 63 x 63 pixels. Jia and others 2018 (arXiv 1807.11205) added BatchNorm for large batches.
     """
 
-    def block(inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0) -> list[nn.Module]:
-        convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False)
-        return [convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
-
     def dense(inputs: int, outputs: int) -> list[nn.Module]:
         return [nn.Linear(inputs, outputs, bias=False), nn.BatchNorm1d(outputs), nn.ReLU(inplace=True)]
 
     return nn.Sequential(
-        *block(3, 96, 11, 4, 2),
+        *Conv2dNormActivation(3, 96, 11, 4, padding=2),
         nn.MaxPool2d(3, 2),
-        *block(96, 256, 5, 1, 2),
+        *Conv2dNormActivation(96, 256, 5),
         nn.MaxPool2d(3, 2),
-        *block(256, 384, 3, 1, 1),
-        *block(384, 384, 3, 1, 1),
-        *block(384, 256, 3, 1, 1),
+        *Conv2dNormActivation(256, 384),
+        *Conv2dNormActivation(384, 384),
+        *Conv2dNormActivation(384, 256),
         nn.AdaptiveAvgPool2d(6),
         nn.Flatten(),
         *dense(256 * 6 * 6, 4096),

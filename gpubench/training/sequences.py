@@ -1,22 +1,33 @@
-"""A text on the device as sequences of tokens: random ones for training, those in order for validation.
+"""Trains a language model on sequences of a text: random ones in training, those in order in validation.
 
-The suites `gpt` and `finetune` read it. They have the parameters context, tokens and valid_tokens.
+The suites `gpt` and `finetune` use it. They have the parameters context, tokens, valid_tokens, epochs, lr and goal.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
 
 from gpubench.data.datasets import load_bytes
 from gpubench.errors import UserError
+from gpubench.suite.suite import Blueprint
 from gpubench.suite.trial import Trial
+from gpubench.training.clock.clock import Clock
+from gpubench.training.precision import mode_of
+from gpubench.training.process_group import distributed, quiet, weighted_mean
+from gpubench.training.stepper import Stepper
 
 BYTES = 256
 """Vocabulary of a text in bytes."""
 SYNTHETIC_TOKENS = 1 << 20
+CLIP_NORM = 1.0
 Batch = tuple[torch.Tensor, torch.Tensor]
 """Tokens, int64 (N, T), and the tokens that follow them."""
+Optimizers = Sequence[torch.optim.Optimizer]
+Rate = Callable[[int, int], float]
+"""Given a step and the steps of a run, returns the share of the highest learning rate."""
 
 
 def load_text(trial: Trial, vocabulary: int = BYTES) -> list[torch.Tensor]:
@@ -80,3 +91,86 @@ def sequences_in_order(text: torch.Tensor, trial: Trial, device: torch.device) -
 def tokens_of(batch: Batch) -> int:
     """Return the number of tokens that a batch predicts."""
     return batch[1].numel()
+
+
+def set_rates(optimizers: Optimizers, share: float) -> None:
+    """Set each optimizer's learning rate to a share of its highest."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group.setdefault("highest_lr", group["lr"]) * share
+
+
+def blueprint_of(
+    trial: Trial, network: torch.nn.Module, optimizers_of: Callable[[], Optimizers], rate_at: Rate
+) -> Blueprint:
+    """Return the network, its optimizers, and the learning rate, in as many steps as a run takes."""
+    params, steps = trial.params, steps_of(trial)
+    tokens = torch.zeros(2, params.context, dtype=torch.int64)
+    return Blueprint(
+        network=network,
+        inputs=(tokens, tokens),
+        samples=2 * params.context,
+        epochs=params.epochs,
+        schedule={"learning rate": lambda epoch: params.lr * rate_at(int(epoch * steps), steps * params.epochs)},
+        optimizers=optimizers_of,
+    )
+
+
+def train_on_text(
+    trial: Trial,
+    clock: Clock,
+    texts: Sequence[torch.Tensor],
+    network: torch.nn.Module,
+    optimizers: Optimizers,
+    rate_at: Rate,
+    *,
+    watch: AbstractContextManager[object] | None = None,
+) -> dict[str, float]:
+    """Train a network that returns its loss; return the validation loss in nats per token.
+
+    A full run on real data ends with the first epoch whose validation loss is at most the parameter `goal`.
+
+    Args:
+        trial: has the parameters.
+        clock: times the run.
+        texts: tokens of the training and of the validation text.
+        network: on the device, prepared for its precision.
+        optimizers: of the network.
+        rate_at: the schedule of the learning rate.
+        watch: the context of the first step on a resident batch.
+    """
+    params, device = trial.params, torch.device(trial.case.device)
+    mode = mode_of(trial.case.precision, trial.case.device)
+    loader = RandomSequences(texts[0], trial, device)
+    valid = sequences_in_order(texts[1], trial, device)
+    valid_tokens = sum(map(tokens_of, valid))
+    stepper = Stepper(mode, network, optimizers, clock, clip_norm=CLIP_NORM, loss_scale=params.loss_scale)
+    model = distributed(network, trial)
+    if getattr(params, "compile", False):
+        model.compile()
+    steps, taken = len(loader) * params.epochs, 0
+
+    def step(batch: Batch) -> None:
+        set_rates(optimizers, rate_at(taken, steps))
+        with quiet(model, clock.together):
+            with mode.autocast():
+                loss = model(*batch)
+            stepper.backward(loss)
+        stepper.step()
+
+    loss = math.nan
+    for _ in clock.epochs(params.epochs):
+        for batch in clock.steps(loader, "train", loader.tokens, count=tokens_of):
+            step(batch)
+            taken += 1
+        losses = []
+        with torch.no_grad(), mode.autocast():
+            for batch in clock.steps(valid, "valid", valid_tokens, count=tokens_of):
+                losses.append(network(*batch) * (tokens_of(batch) / valid_tokens))
+        (loss,) = weighted_mean([float(torch.stack(losses).sum())], valid_tokens, trial)
+        if trial.teaches and loss <= params.goal:
+            break
+    for number, batch in enumerate(clock.resident()):
+        with watch if watch and number == 0 else nullcontext():
+            step(batch)
+    return {"loss": loss} if clock.complete else {}

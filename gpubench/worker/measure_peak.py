@@ -22,8 +22,7 @@ REPEAT_SECONDS = 0.05
 """A repeat has as many calls as fit this time, so that timer and synchronisation do not matter."""
 SUSTAINED_SECONDS = 2.0
 """Seconds for which an accelerator multiplies the best size at the end: its rate under a power limit."""
-COPY_BYTES = {"cpu": 2**28}
-ACCELERATOR_COPY_BYTES = 2**30
+CPU_COPY_BYTES, ACCELERATOR_COPY_BYTES = 2**28, 2**30
 """Several times the largest caches (an accelerator's L2 is 126 MB at most, a CPU chiplet's L3 96 MB)."""
 COPY_SHARE = 0.25
 """Largest share of an accelerator's free memory for one of the two copies."""
@@ -102,13 +101,11 @@ def _copies(device: torch.device) -> float:
 
 def copy_bytes(device: torch.device) -> int:
     """Return the bytes of the tensor to copy, fewer on a card with little free memory."""
-    wanted = COPY_BYTES.get(device.type, ACCELERATOR_COPY_BYTES)
-    if device.type != "cuda":
-        return wanted
-    torch.cuda.empty_cache()  # frees the memory of the products
-    with suppress(RuntimeError):  # it may fail on integrated cards
-        return min(wanted, int(torch.cuda.mem_get_info(device)[0] * COPY_SHARE))
-    return wanted
+    if device.type == "cuda":
+        torch.cuda.empty_cache()  # frees the memory of the products
+        with suppress(RuntimeError):  # it may fail on integrated cards
+            return min(ACCELERATOR_COPY_BYTES, int(torch.cuda.mem_get_info(device)[0] * COPY_SHARE))
+    return CPU_COPY_BYTES if device.type == "cpu" else ACCELERATOR_COPY_BYTES
 
 
 def _calls(device: torch.device, precision: str) -> float:

@@ -17,13 +17,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, RunProcsResult, start_processes
 
 from gpubench.hardware.host import numa_nodes
 from gpubench.hardware.interconnect import NCCL_LOG, interface_of, nccl_facts
-from gpubench.suite.trial import TRAINED, Case, Measurement, measurement_from_json, trial_from_json
+from gpubench.suite.trial import TRAINED, Case, measurement_from_json, trial_from_json
 from gpubench.training.process_group import Place, connect, loopback_store, stay_on_loopback
 from gpubench.worker.failures import Failure, cause, failed, fault_of, together
 from gpubench.worker.run_trial import Message, run_rank
@@ -31,7 +30,7 @@ from gpubench.worker.run_trial import Message, run_rank
 REPORT_SECONDS = 5.0
 """Longest wait for the reports of other machines after a failure, in seconds."""
 LOOK_SECONDS = 0.1
-"""Time between two looks at whether a process has ended, in seconds."""
+"""Seconds between two checks whether a process has ended or answered."""
 END_SECONDS = 5
 """Seconds that a process has to end before it is killed."""
 
@@ -53,15 +52,13 @@ def run(task: Message, channel: socket.socket) -> Message:
     # What it would log at the end of a trial is in the row, with the process named.
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     local = case.processes // case.nodes
-    if missing := _missing_devices(case.device, local):
-        return {"measurement": asdict(Measurement("unsupported", missing))}
-    failures = []
     result = _run_processes(task, place, channel, local, near_their_cards(case.device, numa_nodes()))
-    # A rank that failed by itself has written why; torch knows of those that were killed.
-    for index, failure in result.failures.items() if result else ():
-        if failure.exitcode < 0:
-            name = f"rank {place.node * local + index}"
-            failures.append(Failure(failure.timestamp, name, failed(_signal(-failure.exitcode))))
+    # A rank that failed by itself has written why; torch returns those that were killed.
+    failures = [
+        Failure(failure.timestamp, f"rank {place.node * local + index}", failed(_signal(-failure.exitcode)))
+        for index, failure in (result.failures if result else {}).items()
+        if failure.exitcode < 0
+    ]
     answer = _answer(connect(place), case, place, failures)
     del server
     return answer
@@ -90,15 +87,6 @@ def _run_processes(
             return processes.wait(period=LOOK_SECONDS)
         finally:
             processes.close(timeout=END_SECONDS)
-
-
-def _missing_devices(device: str, processes: int) -> str:
-    """Return why this machine has too few CUDA devices for so many processes; empty if it has enough."""
-    if not device.startswith("cuda"):
-        return ""
-    count = torch.cuda.device_count() - (torch.device(device).index or 0)
-    needed = f"{processes} processes need {processes} devices"
-    return "" if count >= processes else f"{needed}; torch sees {count} from {device} on"
 
 
 def near_their_cards(device: str, memory_nodes: int | None) -> dict[str, Any]:
@@ -143,7 +131,7 @@ def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]
         return {"measurement": asdict(measurement), "train_call_seconds": answers["answer/0"]["train_call_seconds"]}
     deadline = time.monotonic() + REPORT_SECONDS
     while others and time.monotonic() < deadline and not all(store.check([key]) for key in others):
-        time.sleep(0.1)
+        time.sleep(LOOK_SECONDS)
     answers = _read(store, names)
     reports = {key: report for key, report in _read(store, others).items() if report["measurement"]["reason"]}
     for key, answer in {**answers, **reports}.items():

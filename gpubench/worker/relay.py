@@ -22,7 +22,8 @@ RETRY_SECONDS = 0.2
 CHUNK_BYTES = 1 << 16
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-Connect = Callable[[], Awaitable[Stream]]
+Connect = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[Stream]]
+"""Given the ends of a client, returns the connection that it is forwarded to; an error refuses the client."""
 
 
 class SecretError(Exception):
@@ -32,10 +33,11 @@ class SecretError(Exception):
 def forward_clients(listener: socket.socket, port: int, secret: bytes) -> None:
     """Forward connections to `listener` to `port` of this machine, in a thread, if the client proves the secret."""
 
-    async def admit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Stream:
         await asyncio.wait_for(_check_client(reader, writer, secret), HANDSHAKE_SECONDS)
+        return await asyncio.open_connection("127.0.0.1", port)
 
-    _serve(listener, admit, lambda: asyncio.open_connection("127.0.0.1", port))
+    _serve(listener, connect)
 
 
 def open_forwarder(host: str, port: int, secret: bytes, limit_seconds: float) -> int:
@@ -56,25 +58,21 @@ def open_forwarder(host: str, port: int, secret: bytes, limit_seconds: float) ->
             break
         except (OSError, EOFError, TimeoutError):
             if time.monotonic() > deadline:
-                raise OSError(f"{host}:{port} does not answer as gpubench does") from None
+                raise OSError(f"{host}:{port} is no gpubench relay, or runs another version") from None
             time.sleep(RETRY_SECONDS)
 
-    async def admit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        pass  # programs of this machine
-
     listener = socket.create_server(("127.0.0.1", 0))
-    _serve(listener, admit, lambda: _connect(host, port, secret))
+    _serve(listener, lambda reader, writer: _connect(host, port, secret))
     return int(listener.getsockname()[1])
 
 
-def _serve(listener: socket.socket, admit: Callable[..., Awaitable[None]], connect: Connect) -> None:
-    """Forward each connection to `listener` that `admit` accepts, in a thread that ends with the process."""
+def _serve(listener: socket.socket, connect: Connect) -> None:
+    """Forward each connection to `listener` to that of `connect`, in a thread that ends with the process."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # A refused or lost connection does not affect the others.
         with contextlib.suppress(OSError, EOFError, TimeoutError, SecretError):
-            await admit(reader, writer)
-            there_reader, there_writer = await connect()
+            there_reader, there_writer = await connect(reader, writer)
             await asyncio.gather(_copy(reader, there_writer), _copy(there_reader, writer))
         writer.close()
 
@@ -128,5 +126,5 @@ async def _connect(host: str, port: int, secret: bytes) -> Stream:
 
 
 def _proof(secret: bytes, side: bytes, server_nonce: bytes, client_nonce: bytes) -> bytes:
-    """Return a proof of knowing the secret; those of the two sides differ, so that none can be sent back."""
+    """Return a proof of knowing the secret; both sides have other proofs, so none can be sent back."""
     return hmac.digest(secret, side + server_nonce + client_nonce, hashlib.sha256)

@@ -39,7 +39,7 @@ def serve(task: Message, requests: Any, send: Send) -> None:
         try:
             send(meeting.answer(json.loads(line)))
         except dist.DistError as error:
-            send({"lost": f"the machine at {meeting.where} is gone ({str(error).partition('.')[0][:120]})"})
+            send({"lost": f"the machine at {meeting.where} no longer answers ({str(error).partition('.')[0][:120]})"})
 
 
 class MeetingError(Exception):
@@ -52,11 +52,10 @@ class Meeting:
     def __init__(self, task: Message) -> None:
         self.host, self.port, self.nodes = str(task["host"]), int(task["port"]), int(task["nodes"])
         self.where = f"{self.host}:{self.port}"
-        self._secret = str(task["secret"]).encode()
+        self._secret, self._terms, self._local = str(task["secret"]).encode(), task["terms"], bool(task["local"])
+        self._limit = float(task["limit_seconds"])
         self.store_port = 0
         """Port on this machine's loopback address that leads to the store."""
-        self._terms, self._local = task["terms"], bool(task["local"])
-        self._limit = float(task["limit_seconds"])
         self.node: int | None = None
         """Number of this machine; 0 opened the store, chooses the trials, and writes the rows."""
         self.run = ""
@@ -70,7 +69,7 @@ class Meeting:
             raise MeetingError(f"{self.nodes} machines are at {self.where} already; this one is one too many")
         self._store.set(f"terms/{self.node}", json.dumps(self._terms))
         if self.node == 0:
-            trouble = self._all_came() or self._alike()
+            trouble = self._missing() or self._difference()
             self.run = secrets.token_hex(16)
             self._store.set("verdict", json.dumps({"trouble": trouble, "run": self.run}))
         else:
@@ -152,14 +151,14 @@ class Meeting:
         try:
             self.store_port = relay.open_forwarder(self.host, self.port, self._secret, self._limit)
         except relay.SecretError:
-            raise MeetingError(
-                f"{self.where} has another secret; set GPUBENCH_SECRET to the same text everywhere"
-            ) from None
+            why = f"{self.where} has another secret; set GPUBENCH_SECRET to the same text everywhere"
+            raise MeetingError(why) from None
         except OSError:
             raise MeetingError(f"nobody opened {self.where} within {self._limit:.0f} s") from None
         return store_at(self.store_port, self._limit)
 
-    def _all_came(self) -> str:
+    def _missing(self) -> str:
+        """Wait for the terms of all machines; return which are missing in time, in words, or an empty text."""
         deadline = time.monotonic() + self._limit
         keys = [f"terms/{node}" for node in range(self.nodes)]
         while not self._store.check(keys):
@@ -169,13 +168,14 @@ class Meeting:
             time.sleep(0.1)
         return ""
 
-    def _alike(self) -> str:
+    def _difference(self) -> str:
+        """Return in words how the terms of a machine differ from ours, or an empty text."""
         for node in range(1, self.nodes):
             theirs = json.loads(self._store.get(f"terms/{node}"))
-            differing = sorted(key for key in {**self._terms, **theirs} if self._terms.get(key) != theirs.get(key))
-            if differing:
-                pairs = ", ".join(f"{key} ({self._terms.get(key)} and {theirs.get(key)})" for key in differing)
-                return f"node 0 and node {node} differ in {pairs}; start the same command on machines that are alike"
+            pairs = {key: (self._terms.get(key), theirs.get(key)) for key in sorted({*self._terms, *theirs})}
+            if differing := [f"{key} ({ours} and {other})" for key, (ours, other) in pairs.items() if ours != other]:
+                text = ", ".join(differing)
+                return f"node 0 and node {node} differ in {text}; start the same command on machines that are alike"
         return ""
 
     def _beat(self) -> None:
@@ -184,5 +184,5 @@ class Meeting:
             try:
                 store.add(f"beat/{self.node}", 1)
             except dist.DistError:
-                return  # the next question finds it out
+                return  # the next question to the store fails too
             time.sleep(BEAT_SECONDS)

@@ -35,17 +35,17 @@ if TYPE_CHECKING:  # a suite without torch runs without it
     from gpubench.training.operands import OperandWatch
 
 Message = Mapping[str, Any]
-"""An event or an answer between child and parent: plain data, for JSON."""
+"""An event or an answer between child and parent: data for JSON."""
 Send = Callable[[Message], None]
-"""Tells the parent of something that happened."""
+"""Sends an event to the parent."""
 Join = Callable[[], tuple[Peers, Message]]
 """Joins the other processes of the trial; returns them, and `backend` and `interconnect` for the row."""
 LEAST_LOW_SHARE = 0.1
-"""Least share of the FLOPs in 8 bits under the name of such a precision. A choice."""
+"""Minimum share of 8-bit FLOPs for the label float8 or int8-mixed. Chosen, not measured."""
 CAUSE_SECONDS = 1.0
-"""How long a process that only lost the others stays, so that the parent sees which process ended first and how."""
+"""Seconds that a process which only lost the others waits, so that the parent sees which one ended first and how."""
 HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
-"""Set, torch asks Linux for huge pages under tensors of 2 MB and more (pytorch/pytorch#107697)."""
+"""If set, torch asks Linux for huge pages for tensors of 2 MB and more (pytorch/pytorch#107697)."""
 
 imported: dict[str, files.LoadedSuite] = {}
 """Suites that the template of this process has imported, by path."""
@@ -108,18 +108,15 @@ def _run_suite(trial: Trial, new_clock: Callable[..., Clock], join: Join, span: 
     loaded = imported.get(trial.case.suite_path) or files.load(path)
     # In a fork, the code that was imported and the code that the trial may still import.
     if {loaded.digest, timed_code.digest_of(files.sources(path))} != {trial.case.suite_digest}:
-        raise RuntimeError(
-            f"{trial.case.suite_path} or code of gpubench that it times was edited while the run went on; start again"
-        )
+        raise RuntimeError(f"{path} or gpubench's timed code was edited while the run went on; start again")
     random.seed(trial.seed)
     ignore_known_warnings()
-    # More loader processes than CPUs belong to some recipes, and the row says how long training waited for them.
+    # Some recipes use more loader processes than CPUs; `loader_wait` of the row has what that costs.
     warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
     if not loaded.suite.torch:
         clock = new_clock()
         span["start"] = time.perf_counter()
-        quality = loaded.suite.train(trial, clock)
-        measurement = Measurement(status="ok", quality=dict(quality), **clock.summary())
+        measurement = Measurement("ok", quality=dict(loaded.suite.train(trial, clock) or {}), **clock.summary())
     else:
         measurement = _run_torch_suite(trial, loaded.suite, new_clock, join, span)
     if measurement.status == "ok" and not measurement.laps:
@@ -136,13 +133,13 @@ def ignore_known_warnings() -> None:
 def _without_texts(measurement: Measurement) -> Measurement:
     """Return the measurement with the qualities that are numbers, and a remark on the others."""
     quality = {name: value for name, value in measurement.quality.items() if isinstance(value, int | float)}
-    others = {name: value for name, value in measurement.quality.items() if name not in quality}
-    remarks = [f"{name} was {value!r:.100}, not a number: left out" for name, value in others.items()]
+    others = measurement.quality.keys() - quality.keys()
+    remarks = [f"{name} was {measurement.quality[name]!r:.100}, not a number: left out" for name in sorted(others)]
     return replace(measurement, quality=quality, reason="; ".join(filter(None, [measurement.reason, *remarks])))
 
 
 def judged(measurement: Measurement, suite: Suite, trial: Trial) -> Measurement:
-    """Return the measurement as `goal_missed` if a full run on real data ended below the suite's goal.
+    """Return the measurement as `goal_missed` if a full run on real data did not reach the suite's goal.
 
     A suite that makes several runs in one process gives the mean of their quality, and their `success_rate`.
     """
@@ -150,8 +147,8 @@ def judged(measurement: Measurement, suite: Suite, trial: Trial) -> Measurement:
     goal = float(trial.case.params[suite.goal]) if isinstance(suite.goal, str) else suite.goal
     if not goal or value is None or measurement.status != "ok" or not trial.teaches:
         return measurement
-    quality = {"success_rate": float(value >= goal), **measurement.quality}
-    if value >= goal or quality["success_rate"] == 1:
+    quality = {"success_rate": float(suite.reaches(value, goal)), **measurement.quality}
+    if suite.reaches(value, goal) or quality["success_rate"] == 1:
         return replace(measurement, quality=quality)
     reason = "; ".join(filter(None, [f"{suite.quality} {value:.4f}, and the goal is {goal:g}", measurement.reason]))
     return replace(measurement, status="goal_missed", reason=reason, quality=quality)
@@ -171,15 +168,14 @@ def _open(trial: Trial) -> tuple["torch.device", Mapping[str, str], "dict[str, f
         torch.set_num_threads(int(case.params["threads"]))
     device = devices.open_device(case.device, case.memory_limit_bytes)
     precision.set_flags(case.precision, bool(case.params["reduced_reduction"]), bool(case.params["cudnn_benchmark"]))
-    flags = precision.flags()
-    mode = precision.mode_of(case.precision, case.device)
+    flags, mode = precision.flags(), precision.mode_of(case.precision, case.device)
     return device, flags, precision.probe(case.precision, case.device, mode) if trial.prove else None
 
 
 def _run_torch_suite(
     trial: Trial, suite: Suite, new_clock: Callable[..., Clock], join: Join, span: dict[str, float]
 ) -> Measurement:
-    device, flags, proof = _open(trial)
+    case, (device, flags, proof) = trial.case, _open(trial)
     import torch
 
     from gpubench.training import device as devices
@@ -188,7 +184,6 @@ def _run_torch_suite(
     from gpubench.training.memory_layout import memory_format
     from gpubench.training.operands import OperandWatch
 
-    case = trial.case
     peers, between = join()
     torch.manual_seed(trial.seed)
     watch, work, memory = OperandWatch(case.device), Work(), devices.MemoryUse(device)
@@ -198,7 +193,7 @@ def _run_torch_suite(
     clock = new_clock(synchronize=lambda: devices.synchronize(device), watch=lambda: steps, peers=peers, memory=memory)
 
     span["start"] = time.perf_counter()
-    quality = suite.train(trial, clock)
+    quality = suite.train(trial, clock) or {}
     devices.synchronize(device)
     span["end"] = time.perf_counter()
 
@@ -233,7 +228,8 @@ def _run_torch_suite(
         precision_proof="; ".join(filter(None, [f"probe {probed}", operands, weights])),
         **work_fields(work if whole and work.calls else None, clock.watched_samples, _declared_flops(suite, trial)),
     )
-    lost = ", ".join(f"{name} {value}" for name, value in measurement.quality.items() if not _is_finite(value))
+    numbers = {name: value for name, value in measurement.quality.items() if isinstance(value, int | float)}
+    lost = ", ".join(f"{name} {value}" for name, value in numbers.items() if not math.isfinite(value))
     diverged = notes.diverged or (f"the trained model has {lost}" if lost else "")
     return _diverged(measurement, diverged) if diverged else with_low_share(measurement, trial, watch, work, clock)
 
@@ -259,13 +255,9 @@ def with_low_share(
 
 
 def _diverged(measurement: Measurement, why: str) -> Measurement:
-    """Return the measurement without anything that could pass for a result."""
+    """Return the measurement without rates and qualities, which would be those of a model that did not learn."""
     kept = {name: getattr(measurement, name) for name in KEPT_IF_DIVERGED}
     return Measurement(status="failed", reason=f"diverged: {why}", fault="diverged", **kept)
-
-
-def _is_finite(value: object) -> bool:
-    return not isinstance(value, int | float) or math.isfinite(value)
 
 
 def _declared_flops(suite: Suite, trial: Trial) -> float | None:

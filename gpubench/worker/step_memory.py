@@ -1,4 +1,4 @@
-"""Computes the memory of a training step without data or a card. Called by tasks.py for `gpubench fits`.
+"""Computes the memory of a training step without data or a card. Called by __main__.py for `gpubench fits`.
 
 Runs the step on fake tensors, which have shapes and no data, and adds up the storages that are alive. A card's
 allocator and the kernels' own buffers need more: studies/fit.py adds a margin for them.

@@ -38,11 +38,8 @@ def fork_for_each_task(suite: str, channel: socket.socket, send: Send) -> tuple[
         sys.stderr.flush()
         printed = os.pread(output.fileno(), MOST_PRINTED, 0)
     send({"event": "answer", "problem": problem})
-    fork = None
     while True:
         _, descriptors, _, _ = socket.recv_fds(channel, 1, 3)
-        if fork:
-            os.waitpid(fork, 0)  # only now can the system give its number to another process
         if not descriptors:
             os._exit(0)
         fork = os.fork()
@@ -50,9 +47,8 @@ def fork_for_each_task(suite: str, channel: socket.socket, send: Send) -> tuple[
             return _begin_fork(channel, printed, *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
-        end = os.waitid(os.P_PID, fork, os.WEXITED | os.WNOWAIT)
-        assert end is not None
-        channel.sendall(FORK_REPORT.pack(0, end.si_status if end.si_code == os.CLD_EXITED else -end.si_status))
+        _, status = os.waitpid(fork, 0)
+        channel.sendall(FORK_REPORT.pack(0, os.waitstatus_to_exitcode(status)))
 
 
 def _begin_fork(

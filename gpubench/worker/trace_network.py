@@ -1,6 +1,6 @@
 """Lists the layers of a suite's network with shapes, weights and FLOPs, and its schedule. Does not train.
 
-Runs one step on torch's meta device, whose tensors have shapes but no data. Called by tasks.py for `gpubench show`.
+Runs one step on torch's meta device, whose tensors have shapes but no data. Called by __main__.py for `gpubench show`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,10 +24,7 @@ POINTS = 240
 """Least number of points of a schedule."""
 SUMS = {"add", "add_", "__add__", "__iadd__", "__radd__"}
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm)
-POOLS = {
-    "max pool": (nn.MaxPool2d, nn.AdaptiveMaxPool2d),
-    "average pool": (nn.AvgPool2d, nn.AdaptiveAvgPool2d),
-}
+POOLS = {"max pool": (nn.MaxPool2d, nn.AdaptiveMaxPool2d), "average pool": (nn.AvgPool2d, nn.AdaptiveAvgPool2d)}
 
 
 def network_of(trial: Trial) -> Message:

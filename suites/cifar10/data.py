@@ -116,9 +116,6 @@ class PilImages(Dataset[Sample]):
         self.images = images.permute(0, 2, 3, 1).contiguous().numpy()
         self.labels, self.augment = labels.tolist(), augment
 
-    def begin_epoch(self) -> None:
-        """Nothing is drawn in advance."""
-
     def __len__(self) -> int:
         return len(self.labels)
 
@@ -172,7 +169,8 @@ class FromLoader(Batches):
         )
 
     def __iter__(self) -> Iterator[Batch]:
-        self.dataset.begin_epoch()
+        if isinstance(self.dataset, Prepared):
+            self.dataset.begin_epoch()
         for x, y in self.loader:
             yield x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
 

@@ -219,7 +219,6 @@ def blueprint(trial: Trial) -> Blueprint:
     return Blueprint(
         network=model,
         inputs=(torch.zeros(2, 3, SIZE, SIZE),),
-        samples=2,
         epochs=epochs,
         schedule={"learning rate": partial(rate_at, recipe, epochs=epochs)},
         note=f"This rate; {', '.join(faster)}" if faster else "",

@@ -78,7 +78,7 @@ def most_elements(model: str, params: Mapping[str, ParamValue]) -> int:
 
 def suited(params: Mapping[str, ParamValue], device_kind: str, data: str) -> dict[str, tuple[str, str]]:
     """Return shorter sequences for a CPU."""
-    return {"context": ("256", "sequences of 2,048 tokens are a card's")} if device_kind == "cpu" else {}
+    return {"context": ("256", "sequences of 2,048 tokens are too long for a CPU")} if device_kind == "cpu" else {}
 
 
 def refuse(case: Case) -> str:
@@ -106,12 +106,15 @@ SUITE = Suite(
         "tokens": Param(2_097_152, "tokens of an epoch, from random places of the text", least=1),
         "valid_tokens": Param(131_072, "tokens of the validation, from the start of its text", least=1),
         "context": Param(CONTEXT, "tokens of a sequence", least=2),
+        "goal": Param(0.0, "validation loss that ends a full run, at the end of an epoch; 0: none"),
         "lr": Param(2e-4, "highest learning rate of AdamW"),
         "weights": Param("random", "given: those in --weights DIR", choices=("random", "given")),
     },
     presets={"method": {"full": {"lr": 2e-5}}},
     weights=lambda model, params: model if params["weights"] == "given" else "",
     quality="loss",
+    better="lower",
+    goal="goal",
     unit="tokens",
     cpu_batch=1,
     train_samples=lambda params: int(params["tokens"]),

@@ -1,8 +1,6 @@
-"""Llama with its loss, made of transformers, peft and bitsandbytes; the optimizer, the proof of QLoRA, and the loop."""
+"""Llama with its loss, made of transformers, peft and bitsandbytes; the optimizer, and the proof of QLoRA."""
 
-import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +19,8 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 from gpubench import Blueprint, Clock, Trial, UserError
 from gpubench.data.datasets import locate_weights
 from gpubench.suite.precisions import PRECISIONS
-from gpubench.training import Stepper, distributed, mode_of, quiet, weighted_mean
-from gpubench.training.sequences import Batch, RandomSequences, load_text, sequences_in_order, steps_of, tokens_of
+from gpubench.training import mode_of
+from gpubench.training.sequences import blueprint_of, load_text, train_on_text
 
 from . import SIZES
 
@@ -31,7 +29,6 @@ ADAPTER = "default"
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 """Linear layers with an adapter, which QLoRA has in 4 bits: all but the last."""
 SHAPE = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")
-CLIP_NORM = 1.0
 WARMUP = 0.03
 """Share of the steps in which the learning rate rises."""
 FOUR_BIT_CALLS = {"gemm_4bit", "dequantize_4bit"}
@@ -189,18 +186,9 @@ def optimizer_of(trial: Trial, network: torch.nn.Module) -> torch.optim.Optimize
 
 
 def blueprint(trial: Trial) -> Blueprint:
-    """Return the network, its optimizer, and the learning rate, in as many steps as a run takes."""
-    params, steps = trial.params, steps_of(trial)
-    tokens = torch.zeros(2, params.context, dtype=torch.int64)
-    network = network_of(trial, tokens.device, only_shapes=True)
-    return Blueprint(
-        network=network,
-        inputs=(tokens, tokens),
-        samples=2 * params.context,
-        epochs=params.epochs,
-        schedule={"learning rate": lambda epoch: params.lr * rate_at(int(epoch * steps), steps * params.epochs)},
-        optimizers=lambda: [optimizer_of(trial, network)],
-    )
+    """Return the network, its optimizer, and the learning rate."""
+    network = network_of(trial, torch.device("cpu"), only_shapes=True)
+    return blueprint_of(trial, network, lambda: [optimizer_of(trial, network)], rate_at)
 
 
 class FourBitWatch(TorchDispatchMode):
@@ -216,43 +204,12 @@ class FourBitWatch(TorchDispatchMode):
 
 def train(trial: Trial, clock: Clock) -> dict[str, float]:
     """Run the training; return the validation loss in nats per token."""
-    params, device = trial.params, torch.device(trial.case.device)
-    mode = mode_of(trial.case.precision, trial.case.device)
-    train_text, valid_text = texts_of(trial)
-    loader = RandomSequences(train_text, trial, device)
-    valid = sequences_in_order(valid_text, trial, device)
-    valid_tokens = sum(map(tokens_of, valid))
+    texts = texts_of(trial)
     torch.manual_seed(trial.seed)
-    network = network_of(trial, device)
-    mode.prepare(network)
-    optimizer = optimizer_of(trial, network)
-    stepper = Stepper(mode, network, optimizer, clock, clip_norm=CLIP_NORM, loss_scale=params.loss_scale)
-    model = distributed(network, trial)
-    steps, taken = len(loader) * params.epochs, 0
-
-    def step(batch: Batch) -> None:
-        for group in optimizer.param_groups:
-            group["lr"] = params.lr * rate_at(taken, steps)
-        with quiet(model, clock.together):
-            with mode.autocast():
-                loss = model(*batch)
-            stepper.backward(loss)
-        stepper.step()
-
-    loss = math.nan
-    for _ in clock.epochs(params.epochs):
-        for batch in clock.steps(loader, "train", loader.tokens, count=tokens_of):
-            step(batch)
-            taken += 1
-        losses = []
-        with torch.no_grad(), mode.autocast():
-            for batch in clock.steps(valid, "valid", valid_tokens, count=tokens_of):
-                losses.append(network(*batch) * (tokens_of(batch) / valid_tokens))
-        (loss,) = weighted_mean([float(torch.stack(losses).sum())], valid_tokens, trial)
+    network = network_of(trial, torch.device(trial.case.device))
+    mode_of(trial.case.precision, trial.case.device).prepare(network)
     watch = FourBitWatch()
-    for number, batch in enumerate(clock.resident()):
-        with watch if number == 0 else nullcontext():
-            step(batch)
-    if params.method == "qlora" and not watch.calls:
+    quality = train_on_text(trial, clock, texts, network, [optimizer_of(trial, network)], rate_at, watch=watch)
+    if trial.params.method == "qlora" and not watch.calls:
         raise RuntimeError(f"asked for qlora, but no call of {' or '.join(sorted(FOUR_BIT_CALLS))} was seen")
-    return {"loss": loss} if clock.complete else {}
+    return quality

@@ -6,6 +6,9 @@ WikiText-2, or the text in --data, in bytes. `gpt2-124m` and `gpt2-1.5b` have GP
 they compute what nanoGPT computes. benchmarks/against_nanogpt.py compares the losses of both.
 
 Samples are trained tokens. Timed: training steps and validation. training.py has the network, and what trains it.
+
+Time to a loss: `--full --set goal=2.5 --set epochs=20 --set tokens=524288` validates after each of 20 short epochs, and
+ends with the first one whose loss is at most 2.5.
 """
 
 from collections.abc import Mapping
@@ -51,6 +54,7 @@ SUITE = Suite(
         "optimizer": Param(
             "adamw", "muon: matrices of the layers by Muon, the rest by AdamW", choices=("adamw", "muon")
         ),
+        "goal": Param(0.0, "validation loss that ends a full run, at the end of an epoch; 0: none"),
         "lr": Param(6e-4, "highest learning rate of AdamW; the last one is a tenth of it"),
         "muon_lr": Param(0.02, "highest learning rate of Muon"),
         "compile": Param(False, "torch.compile the network with its loss"),
@@ -63,6 +67,8 @@ SUITE = Suite(
         }
     },
     quality="loss",
+    better="lower",
+    goal="goal",
     unit="tokens",
     cpu_batch=1,
     train_samples=lambda params: int(params["tokens"]),

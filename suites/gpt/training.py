@@ -1,4 +1,4 @@
-"""GPT-2 without biases, its optimizers with their learning rate, and the loop."""
+"""GPT-2 without biases, and its optimizers with their learning rate."""
 
 import math
 
@@ -7,13 +7,12 @@ from torch import nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
 from gpubench import Blueprint, Clock, Trial, UserError
-from gpubench.training import Stepper, distributed, mode_of, quiet, weighted_mean
-from gpubench.training.sequences import Batch, RandomSequences, load_text, sequences_in_order, steps_of, tokens_of
+from gpubench.training import mode_of
+from gpubench.training.sequences import blueprint_of, load_text, train_on_text
 
 SPREAD = 0.02
 """Standard deviation of the first weights."""
 BETAS = (0.9, 0.95)
-CLIP_NORM = 1.0
 WEIGHT_DECAY = 0.1
 """Of matrices and embeddings."""
 WARMUP = 0.02
@@ -111,65 +110,21 @@ def optimizers_of(trial: Trial, network: Gpt) -> list[torch.optim.Optimizer]:
     return [*optimizers, torch.optim.AdamW(groups, lr=params.lr, betas=BETAS, fused=True)]
 
 
-def set_rates(optimizers: list[torch.optim.Optimizer], share: float) -> None:
-    """Set each optimizer's learning rate to a share of its highest."""
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            group["lr"] = group.setdefault("highest_lr", group["lr"]) * share
+def share_at(step: int, steps: int) -> float:
+    """Return that share with the recipe's warm-up."""
+    return rate_at(step, steps, int(WARMUP * steps))
 
 
 def blueprint(trial: Trial) -> Blueprint:
-    """Return the network, its optimizers, and the learning rate, in as many steps as a run takes."""
-    params, steps = trial.params, steps_of(trial)
-    whole, warmup = steps * params.epochs, int(WARMUP * steps * params.epochs)
-    tokens = torch.zeros(2, params.context, dtype=torch.int64)
+    """Return the network, its optimizers, and the learning rate of AdamW."""
     network = network_of(trial)
-    return Blueprint(
-        network=network,
-        inputs=(tokens, tokens),
-        samples=2 * params.context,
-        epochs=params.epochs,
-        schedule={"learning rate": lambda epoch: params.lr * rate_at(int(epoch * steps), whole, warmup)},
-        optimizers=lambda: optimizers_of(trial, network),
-    )
+    return blueprint_of(trial, network, lambda: optimizers_of(trial, network), share_at)
 
 
 def train(trial: Trial, clock: Clock) -> dict[str, float]:
     """Run the training; return the validation loss in nats per token."""
-    params, device = trial.params, torch.device(trial.case.device)
-    mode = mode_of(trial.case.precision, trial.case.device)
-    train_text, valid_text = load_text(trial)
-    loader = RandomSequences(train_text, trial, device)
-    valid = sequences_in_order(valid_text, trial, device)
-    valid_tokens = sum(map(tokens_of, valid))
+    texts = load_text(trial)
     torch.manual_seed(trial.seed)
-    network = network_of(trial).to(device)
-    mode.prepare(network)
-    optimizers = optimizers_of(trial, network)
-    stepper = Stepper(mode, network, optimizers, clock, clip_norm=CLIP_NORM, loss_scale=params.loss_scale)
-    model = distributed(network, trial)
-    if params.compile:
-        model.compile()
-    steps, taken = len(loader) * params.epochs, 0
-
-    def step(batch: Batch) -> None:
-        set_rates(optimizers, rate_at(taken, steps, int(WARMUP * steps)))
-        with quiet(model, clock.together):
-            with mode.autocast():
-                loss = model(*batch)
-            stepper.backward(loss)
-        stepper.step()
-
-    loss = math.nan
-    for _ in clock.epochs(params.epochs):
-        for batch in clock.steps(loader, "train", loader.tokens, count=tokens_of):
-            step(batch)
-            taken += 1
-        losses = []
-        with torch.no_grad(), mode.autocast():
-            for batch in clock.steps(valid, "valid", valid_tokens, count=tokens_of):
-                losses.append(network(*batch) * (tokens_of(batch) / valid_tokens))
-        (loss,) = weighted_mean([float(torch.stack(losses).sum())], valid_tokens, trial)
-    for batch in clock.resident():
-        step(batch)
-    return {"loss": loss} if clock.complete else {}
+    network = network_of(trial).to(trial.case.device)
+    mode_of(trial.case.precision, trial.case.device).prepare(network)
+    return train_on_text(trial, clock, texts, network, optimizers_of(trial, network), share_at)

@@ -30,7 +30,7 @@ def suited(params: Mapping[str, ParamValue], device_kind: str, data: str) -> dic
     """Return a smaller schedule for a CPU, and the original images where resized copies are missing."""
     values = {}
     if device_kind == "cpu" and params["phases"] == read("titan-rtx"):
-        values["phases"] = ("tiny", "a small schedule, because steps of the full one are a card's")
+        values["phases"] = ("tiny", "a small schedule: steps of the full one are too large for a CPU")
         params = {**params, "phases": read("tiny")}
     if data != "synthetic" and missing_copies(params, data):
         values["copies"] = ("false", "reads the original images; resized copies, which are faster, were not made")
@@ -68,7 +68,7 @@ def refuse(case: Case) -> str:
     machine_pixels = pixels * case.processes // case.nodes
     if case.device != "cpu" or machine_pixels <= CPU_PIXELS:
         return ""
-    return f"a step of {machine_pixels / 1e6:.1f} million pixels is a card's; on a CPU, --batch 16 or --set phases=tiny"
+    return f"{machine_pixels / 1e6:.1f} million pixels a step are too many for a CPU: --batch 16 or --set phases=tiny"
 
 
 def schedule_in(params: Mapping[str, ParamValue]) -> Schedule:
@@ -86,8 +86,8 @@ SUITE = Suite(
         "phases": Param("titan-rtx", "titan-rtx, four-minutes, tiny, or a TOML file (docs/imagenet.md)", read=read),
         "epochs": Param(0, "epochs of the whole run, to which the schedule is stretched; 0 is the schedule's own"),
         "copies": Param(True, "read the resized copies that the schedule names; false reads the originals"),
-        "goal": Param(0.93, "top-5 that the run is to reach; 0 is none"),
-        "optimizer": Param("sgd", "how a step is taken", choices=("sgd", "lars")),
+        "goal": Param(0.93, "top-5 that a full run must reach; 0: none"),
+        "optimizer": Param("sgd", "optimizer of all weights", choices=("sgd", "lars")),
         "lr": Param(0.0, "highest learning rate, in the shape of the schedule; 0 is the schedule's own"),
         "global_batch": Param(0, "images in a step of all processes, added up from batches; 0 is a batch of each"),
         "weight_decay": Param(1e-4, "of all weights but BatchNorm's and biases"),

@@ -23,9 +23,11 @@ from gpubench.data.schedules import Phase, schedule_of
 from gpubench.hardware.environment import cpu_count, memory_for_files
 from gpubench.training import Shard, shards
 
-from .network import Batch, State
+from .network import Batch
 
 Decoder = Callable[[bytes], Image.Image]
+Found = dict[str, dict[str, str]]
+"""Images that could not be used (`bad train`, `bad valid`), with reasons, and images not RGB (`odd`), with modes."""
 SYNTHETIC_CLASSES, SYNTHETIC_TRAIN, SYNTHETIC_VALID = images.IMAGENET
 SYNTHETIC_SHAPES = ((500, 375), (375, 500), (500, 333), (500, 500))
 """Common sizes of photographs; synthetic images have them in turn."""
@@ -169,17 +171,15 @@ def workers_of(trial: Trial) -> int:
 
 
 class Feed:
-    """One pool of loader processes for all passes over the data, and the bad images that they reported."""
+    """One pool of loader processes for all passes over the data."""
 
-    def __init__(self, pictures: Pictures, trial: Trial, files_read: FilesRead) -> None:
+    def __init__(self, pictures: Pictures, trial: Trial, files_read: FilesRead, found: Found) -> None:
         self.device = torch.device(trial.case.device)
         self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
         self.specs: Sequence[Spec] = ()
-        self.files_read = files_read
+        self.files_read, self.found = files_read, found
         self.stopped = False
         self.train_images = len(pictures.splits["train"])
-        self.bad: dict[str, dict[str, str]] = {"train": {}, "valid": {}}
-        self.odd: dict[str, str] = {}
         self.loader = DataLoader(
             pictures,
             sampler=self,
@@ -205,10 +205,10 @@ class Feed:
         batches: Iterator[Made] = iter(self.loader)
         try:
             for spec, made in zip(specs, batches, strict=False):
-                self.bad[spec.split].update(made.bad)
-                if len(self.bad["train"]) == self.train_images:
-                    raise UserError(f"nothing to train on: cannot use {named(self.bad['train'])}")
-                self.odd.update(made.odd)
+                self.found[f"bad {spec.split}"].update(made.bad)
+                if len(self.found["bad train"]) == self.train_images:
+                    raise UserError(f"nothing to train on: cannot use {named(self.found['bad train'])}")
+                self.found["odd"].update(made.odd)
                 x, y = self.moved(made)
                 yield x.permute(0, 3, 1, 2), y
         finally:
@@ -236,8 +236,6 @@ class SyntheticFeed:
         self.device = torch.device(trial.case.device)
         self.generator = torch.Generator().manual_seed(trial.seed)
         self.batches: dict[tuple[int, int, int], Batch] = {}
-        self.bad: dict[str, dict[str, str]] = {"train": {}, "valid": {}}
-        self.odd: dict[str, str] = {}
 
     def run(self, specs: Sequence[Spec]) -> Iterator[Batch]:
         """Yield the batch of each spec's shape, made once."""
@@ -251,7 +249,7 @@ class SyntheticFeed:
 
 
 class Source:
-    """The images that a run trains and validates on, and what its row says about them."""
+    """The images that a run trains and validates on, and the remarks on them for its row."""
 
     feed: Feed | SyntheticFeed
     train_images: Sequence[int]
@@ -265,6 +263,7 @@ class Source:
         self.trial = trial
         self.decoder_remark = ""
         self.too_large = False
+        self.found: Found = {"bad train": {}, "bad valid": {}, "odd": {}}
         params = trial.params
         schedule = schedule_of(params.phases, params.epochs)
         rectangles = any(phase.rect_val for phase in schedule.phases)
@@ -292,7 +291,7 @@ class Source:
         large = {size for size, root in pictures.roots.items() if images.mean_bytes(root, tree.train) > most_bytes}
         is_sample = trial.case.mode != "full"
         self.too_large = is_sample and any(self.copies(phase) in large for phase in schedule.phases)
-        self.feed = Feed(pictures, trial, FilesRead(set(pictures.roots) - large if is_sample else ()))
+        self.feed = Feed(pictures, trial, FilesRead(set(pictures.roots) - large if is_sample else ()), self.found)
 
     def copies(self, phase: Phase) -> int:
         """Return the size of the copies that a phase reads; 0: the originals."""
@@ -340,18 +339,17 @@ class Source:
 
     def refuse_bad(self) -> None:
         """Raise UserError that names validation images that could not be used: a score needs all of them."""
-        bad = self.feed.bad["valid"]
-        if bad:
+        if bad := self.found["bad valid"]:
             raise UserError(f"validation needs every image, and cannot use {named(bad)}; repair or remove them")
 
     def remarks(self) -> list[str]:
         """Return remarks for the row: the decoder if not torchvision's, and images skipped or converted."""
-        remarks, bad, odd = [self.decoder_remark] if self.decoder_remark else [], self.feed.bad["train"], self.feed.odd
+        remarks = [self.decoder_remark] if self.decoder_remark else []
         if self.too_large:
             remarks.append("the images exceed the free memory: later epochs are projected as if they found none in it")
-        if bad:
+        if bad := self.found["bad train"]:
             remarks.append(f"training skipped {named(bad)}")
-        if odd:
+        if odd := self.found["odd"]:
             remarks.append(f"converted to RGB {named(odd)}")
         return remarks
 
@@ -359,17 +357,12 @@ class Source:
         """Collect the bad and odd images of all processes. All must call it."""
         if self.trial.case.processes == 1:
             return
-        states: list[State] = [{}] * self.trial.case.processes
-        dist.all_gather_object(states, self.state())
-        for state in states:
-            self.restore(state)
+        everywhere: list[Found] = [{}] * self.trial.case.processes
+        dist.all_gather_object(everywhere, self.found)
+        for found in everywhere:
+            self.restore(found)
 
-    def state(self) -> State:
-        """Return the bad and odd images, for a checkpoint and the other processes."""
-        return {"bad": self.feed.bad["train"], "bad_valid": self.feed.bad["valid"], "odd": self.feed.odd}
-
-    def restore(self, state: State) -> None:
-        """Add the bad and odd images of such a state."""
-        self.feed.bad["train"].update(state["bad"])
-        self.feed.bad["valid"].update(state["bad_valid"])
-        self.feed.odd.update(state["odd"])
+    def restore(self, found: Found) -> None:
+        """Add the images that another process, or an earlier one, has found."""
+        for kind, files in found.items():
+            self.found[kind].update(files)

@@ -11,16 +11,7 @@ from torch.nn.functional import cross_entropy
 from torchvision.models import resnet
 
 from gpubench import Clock, Trial
-from gpubench.training import (
-    Lars,
-    Stepper,
-    distributed,
-    imagenet_network,
-    layout,
-    mode_of,
-    quiet,
-    send_gradients,
-)
+from gpubench.training import Lars, Stepper, distributed, imagenet_network, layout, mode_of, quiet, send_gradients
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 """Images, uint8 (N, 3, H, W), and labels, on the device."""

@@ -76,7 +76,7 @@ class Checkpoint:
         """Save everything before `epoch` begins; an incomplete file is never left behind."""
         if not self.kept or not self.leads or epoch <= self.first:
             return
-        state = {"epoch": epoch, "net": net.state(), "source": source.state(), "clock": clock.state()}
+        state = {"epoch": epoch, "net": net.state(), "source": source.found, "clock": clock.state()}
         part = self.file.with_suffix(f".{os.getpid()}")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -205,7 +205,6 @@ def blueprint(trial: Trial) -> Blueprint:
     return Blueprint(
         network=network_of(trial.case.model, CLASSES),
         inputs=(torch.zeros(2, 3, size, size),),
-        samples=2,
         epochs=schedule.epochs,
         schedule={
             "learning rate": lambda epoch: rate(schedule, epoch, images(epoch), trial.params.lr),

@@ -29,7 +29,7 @@ SUITE = Suite(
     models=("small",),
     params={
         "global_batch": Param(512, "samples of a step, over all processes", least=2),
-        "optimizer": Param("lars", "how the step is taken", choices=tuple(RATES)),
+        "optimizer": Param("lars", "optimizer, and the dtype of its norms", choices=tuple(RATES)),
         "lr": Param(0.0, "peak learning rate at a batch of 512; 0 is 0.1 for sgd and 10 for LARS"),
         "warmup": Param(0.2, "share of all steps in which the rate grows"),
         "epochs": Param(10, "epochs of the whole run", least=1),

@@ -1,26 +1,16 @@
 """The network, its images, the three optimizers, and the loop."""
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
+from torchvision.ops import Conv2dNormActivation
 
 from gpubench import Blueprint, Clock, Trial
 from gpubench.data.datasets import load_cifar
-from gpubench.training import (
-    Lars,
-    LossScale,
-    Notes,
-    Shard,
-    begin_momentum,
-    distributed,
-    mode_of,
-    quiet,
-    shards,
-    weighted_mean,
-)
+from gpubench.training import Lars, Stepper, distributed, mode_of, quiet, shards, weighted_mean
+from gpubench.training.device_images import Batch, DeviceImages
 
 from . import RATES, TEST_IMAGES, TRAIN_IMAGES
 
@@ -30,16 +20,11 @@ REFERENCE = 512
 """The batch at which the learning rate is `lr`."""
 MOMENTUM, DECAY, TRUST = 0.9, 5e-4, 1e-3
 
-Batch = tuple[torch.Tensor, torch.Tensor]
-"""Images and labels."""
-
 
 def small_network(width: int) -> torch.nn.Module:
     """Return three convolutions with BatchNorm, each with half the size and twice the channels, and a linear layer."""
-    layers: list[nn.Module] = []
-    for inputs, outputs in ((3, width), (width, 2 * width), (2 * width, 4 * width)):
-        convolution = nn.Conv2d(inputs, outputs, 3, stride=2, padding=1, bias=False)
-        layers += [convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+    sizes = ((3, width), (width, 2 * width), (2 * width, 4 * width))
+    layers = [Conv2dNormActivation(inputs, outputs, stride=2) for inputs, outputs in sizes]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, CLASSES))
 
 
@@ -62,40 +47,27 @@ def load_images(trial: Trial) -> tuple[Batch, Batch]:
     return train_split, test_split
 
 
-class Images:
-    """This process's share of each step, normalised on the device; training images are flipped at random."""
+def step_images(trial: Trial, images: int) -> int:
+    """Return the images in a step of all processes, given those of an epoch."""
+    return min(images, max(trial.case.processes, int(trial.params.global_batch)))
 
-    def __init__(self, split: Batch, trial: Trial, device: torch.device, *, evaluate: bool) -> None:
-        self.images, self.labels = (tensor.to(device) for tensor in split)
-        self.samples, self.evaluate = len(self.images), evaluate
-        world = trial.case.processes
-        self.step = min(self.samples, max(world, trial.params.global_batch))
-        part = trial.batch_size if evaluate else max(1, self.step // world)
-        self.shards: list[Shard] = shards(
-            self.samples, part, rank=trial.rank, world=world, least=1 if evaluate else 2, evaluate=evaluate
-        )
-        self.order = torch.Generator(device).manual_seed(trial.seed)
-        self.generator = torch.Generator(device).manual_seed(trial.seed + ((trial.rank + 1) << 32))
-        self.mean = torch.tensor(MEAN, device=device).view(1, 3, 1, 1) * 255
-        self.std = torch.tensor(STD, device=device).view(1, 3, 1, 1) * 255
 
-    def __len__(self) -> int:
-        return len(self.shards)
+def batches_of(split: Batch, trial: Trial, *, evaluate: bool) -> DeviceImages:
+    """Return this process's share of each step, normalised on the device; training images are flipped at random."""
+    world, samples = trial.case.processes, len(split[0])
+    part = trial.batch_size if evaluate else max(1, step_images(trial, samples) // world)
+    own_shards = shards(samples, part, rank=trial.rank, world=world, least=1 if evaluate else 2, evaluate=evaluate)
+    device = torch.device(trial.case.device)
+    mean, std = (torch.tensor(values, device=device).view(1, 3, 1, 1) * 255 for values in (MEAN, STD))
 
-    def __iter__(self) -> Iterator[Batch]:
-        device = self.images.device
-        order = (
-            torch.arange(self.samples, device=device)
-            if self.evaluate
-            else torch.randperm(self.samples, generator=self.order, device=device)
-        )
-        for shard in self.shards:
-            index = order[shard.start : shard.stop]
-            x = (self.images[index].float() - self.mean) / self.std
-            if not self.evaluate:
-                flip = torch.rand((len(x), 1, 1, 1), generator=self.generator, device=device) < 0.5
-                x = torch.where(flip, x.flip(3), x)
-            yield x, self.labels[index]
+    def prepare(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        x = (images.float() - mean) / std
+        if evaluate:
+            return x
+        flip = torch.rand((len(x), 1, 1, 1), generator=generator, device=device) < 0.5
+        return torch.where(flip, x.flip(3), x)
+
+    return DeviceImages(split, own_shards, trial, prepare, shuffle=not evaluate)
 
 
 def rate_at(step: int, steps: int, warmup: float) -> float:
@@ -112,43 +84,44 @@ def peak_rate(optimizer: str, lr: float, images: int) -> float:
     return (lr or RATES[optimizer]) * (growth if optimizer == "sgd" else growth**0.5)
 
 
-def scale_by_fp16_norms(weights: list[torch.nn.Parameter]) -> None:
-    """Scale gradients by LARS with norms computed in fp16; a norm of zero leaves the gradient unscaled."""
-    for weight in weights:
-        if weight.grad is None:
-            continue
-        size, slope = (tensor.detach().half().square().sum().sqrt().double() for tensor in (weight, weight.grad))
-        trust = torch.where((size > 0) & (slope > 0), TRUST * size / (slope + DECAY * size), 1.0)
-        weight.grad.add_(weight.detach(), alpha=DECAY).mul_(trust)
+class NaiveLars(torch.optim.SGD):
+    """LARS with norms computed in fp16, for its first group of weights; a norm of zero leaves the gradient unscaled."""
+
+    @torch.no_grad()
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
+        """Scale the gradients, then take a step of SGD with them."""
+        # A GradScaler stores its scale here, for the fused step to divide by.
+        scale = getattr(self, "grad_scale", None)
+        scale = 1.0 if scale is None else scale
+        for weight in self.param_groups[0]["params"]:
+            size, slope = (tensor.half().square().sum().sqrt().double() for tensor in (weight, weight.grad / scale))
+            trust = torch.where((size > 0) & (slope > 0), TRUST * size / (slope + DECAY * size), 1.0)
+            weight.grad.add_(weight * scale, alpha=DECAY).mul_(trust)
+        super().step()
 
 
-def optimizer_of(name: str, network: torch.nn.Module) -> tuple[torch.optim.Optimizer, Callable[[], None]]:
-    """Return the optimizer, and a function to call before its step; biases and BatchNorm neither decay nor adapt."""
+def optimizer_of(name: str, network: torch.nn.Module) -> torch.optim.Optimizer:
+    """Return the optimizer; biases and BatchNorm neither decay nor adapt."""
+    if name == "lars":
+        return Lars(network.parameters(), lr=1.0, momentum=MOMENTUM, decay=DECAY, trust=TRUST)
     decayed = [weight for weight in network.parameters() if weight.ndim > 1]
     others = [weight for weight in network.parameters() if weight.ndim <= 1]
-    if name == "lars":
-        weights = network.parameters()
-        return Lars(weights, lr=1.0, momentum=MOMENTUM, decay=DECAY, trust=TRUST), lambda: None
-    naive = name == "lars-fp16-norms"
-    groups = [{"params": decayed, "weight_decay": 0.0 if naive else DECAY}, {"params": others, "weight_decay": 0.0}]
-    prepare = (lambda: scale_by_fp16_norms(decayed)) if naive else (lambda: None)
+    kind, decay = (torch.optim.SGD, DECAY) if name == "sgd" else (NaiveLars, 0.0)
+    groups = [{"params": decayed, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
     # A GradScaler waits for the device in every step of an optimizer that is not fused.
-    optimizer = torch.optim.SGD(groups, lr=1.0, momentum=MOMENTUM, fused=True)
-    begin_momentum(optimizer)
-    return optimizer, prepare
+    return kind(groups, lr=1.0, momentum=MOMENTUM, fused=True)
 
 
 def blueprint(trial: Trial) -> Blueprint:
     """Return the network, and the learning rate by epoch."""
     params = trial.params
     images = params.train_images or TRAIN_IMAGES
-    step = min(images, max(trial.case.processes, params.global_batch))
+    step = step_images(trial, images)
     steps = -(-images // step)
     peak = peak_rate(params.optimizer, params.lr, step)
     return Blueprint(
         network=small_network(params.width),
         inputs=(torch.zeros(2, 3, 32, 32),),
-        samples=2,
         epochs=params.epochs,
         schedule={
             "learning rate": lambda epoch: rate_at(int(epoch * steps), steps * params.epochs, params.warmup) * peak
@@ -161,15 +134,14 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     params, device = trial.params, torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)
     train_split, test_split = load_images(trial)
-    loader = Images(train_split, trial, device, evaluate=False)
-    valid = Images(test_split, trial, device, evaluate=True)
+    loader = batches_of(train_split, trial, evaluate=False)
+    valid = batches_of(test_split, trial, evaluate=True)
     network = small_network(params.width).to(device)
     model = distributed(network, trial)
-    optimizer, prepare = optimizer_of(params.optimizer, network)
-    scale = LossScale(mode, params.loss_scale)
-    clock.note(lambda: Notes(loss_scale=scale.value, skipped_steps=scale.skipped))
+    optimizer = optimizer_of(params.optimizer, network)
+    stepper = Stepper(mode, network, optimizer, clock, loss_scale=params.loss_scale)
     steps, taken = len(loader) * params.epochs, 0
-    peak = peak_rate(params.optimizer, params.lr, loader.step)
+    peak = peak_rate(params.optimizer, params.lr, step_images(trial, loader.samples))
 
     def step(batch: Batch, weight: float) -> None:
         images, labels = batch
@@ -178,13 +150,10 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
             with quiet(model, clock.together and number == len(parts)):
                 with mode.autocast():
                     loss = cross_entropy(model(x).float(), y, reduction="sum") * (weight / len(labels))
-                scale.apply(loss).backward()
+                stepper.backward(loss)
         for group in optimizer.param_groups:
             group["lr"] = rate_at(taken, steps, params.warmup) * peak
-        scale.unscale([optimizer])
-        prepare()
-        scale.step([optimizer])
-        optimizer.zero_grad()
+        stepper.step()
 
     quality = {"accuracy": 0.0, "loss": 0.0}
     for _ in clock.epochs(params.epochs):

@@ -99,7 +99,6 @@ def blueprint(trial: Trial) -> Blueprint:
     return Blueprint(
         network=network_of(trial),
         inputs=(torch.zeros(2, 3, size, size) if images else torch.zeros(2, SEQUENCE, dtype=torch.int64),),
-        samples=2,
         epochs=trial.params.epochs,
         schedule={"learning rate": lambda epoch: trial.params.lr},
     )

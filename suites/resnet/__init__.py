@@ -44,7 +44,7 @@ def refuse(case: Case) -> str:
     pixels = (case.batch_size or 0) * int(case.params["image_size"]) ** 2
     if case.device != "cpu" or case.params["recipe"] != "article" or pixels <= CPU_PIXELS:
         return ""
-    return f"a step of {pixels / 1e6:.1f} million pixels is a card's; on a CPU, --batch 16"
+    return f"a step of {pixels / 1e6:.1f} million pixels is too large for a CPU: --batch 16"
 
 
 def pretrained(model: str, params: Mapping[str, ParamValue]) -> str:
@@ -69,7 +69,7 @@ SUITE = Suite(
     version=6,
     models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
     params={
-        "recipe": Param("full", "what trains, and how", choices=("full", "article")),
+        "recipe": Param("full", "train all weights, or do as the article did", choices=("full", "article")),
         "epochs": Param(30, "epochs of the whole run", least=1),
         "image_size": Param(224, "pixels the 32 x 32 images are resized to", least=8),
         "lr": Param(0.0, "peak learning rate; 0 is the recipe's: 0.003, but 0.01 for the article's ResNet-18 in fp32"),

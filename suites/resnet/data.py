@@ -15,14 +15,13 @@ from torchvision import transforms as t
 from gpubench import Trial
 from gpubench.data.datasets import load_cifar
 from gpubench.training import Shard, layout, memory_format, shards
+from gpubench.training.device_images import Batch, DeviceImages, process_seed
 
 from . import ARTICLE_VALID_IMAGES, CLASSES, TEST_IMAGES, TRAIN_IMAGES
 
 SIZE, ARTICLE_SPLIT_SEED = 32, 42
 Images = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 """Training images, uint8 (N, 3, 32, 32), their labels, int64 (N,), and test images with their labels."""
-Batch = tuple[torch.Tensor, torch.Tensor]
-"""Images and labels."""
 Sample = tuple[torch.Tensor, int]
 STATISTICS = {
     "full": ((0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762)),
@@ -72,11 +71,6 @@ def shards_of(samples: int, trial: Trial, train: bool) -> list[Shard]:
     return shards(
         samples, trial.batch_size, rank=trial.rank, world=trial.case.processes, least=least, evaluate=not train
     )
-
-
-def process_seed(trial: Trial) -> int:
-    """Return the seed of random transforms, which differs by process; the order of samples has the trial's seed."""
-    return trial.seed + ((trial.rank + 1) << 32)
 
 
 def crop_and_flip(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -148,50 +142,22 @@ def resized(images: torch.Tensor, size: int, recipe: str) -> torch.Tensor:
     return interpolate(images, size=(size, size), mode="bilinear", align_corners=recipe == "article")
 
 
-class DeviceLoader:
-    """Batches made on the device from uint8 images in its memory, so that a fast card does not wait for the host.
+def device_loader(images: torch.Tensor, labels: torch.Tensor, trial: Trial, *, augment: bool) -> DeviceImages:
+    """Return batches that are transformed on the device, normalised, (batch, 3, image_size, image_size)."""
+    params, device = trial.params, torch.device(trial.case.device)
+    mean, std = (torch.tensor(values, device=device).view(1, 3, 1, 1) for values in STATISTICS[params.recipe])
 
-    Yields normalised float images (batch, 3, image_size, image_size) and labels. Every process has all images, and
-    takes its share of each step.
-    """
-
-    def __init__(self, images: torch.Tensor, labels: torch.Tensor, trial: Trial, *, augment: bool) -> None:
-        self.device = torch.device(trial.case.device)
-        self.images, self.labels = images.to(self.device), labels.to(self.device)
-        self.samples, self.augment = len(images), augment
-        self.trial, self.shards = trial, shards_of(len(images), trial, augment)
-        self.layout = layout(trial.case)
-        self.order = torch.Generator(self.device).manual_seed(trial.seed)
-        self.generator = torch.Generator(self.device).manual_seed(process_seed(trial))
-        self.mean, self.std = (
-            torch.tensor(values, device=self.device).view(1, 3, 1, 1) for values in STATISTICS[trial.params.recipe]
-        )
-
-    def __len__(self) -> int:
-        return len(self.shards)
-
-    def __iter__(self) -> Iterator[Batch]:
-        order = (
-            torch.randperm(self.samples, generator=self.order, device=self.device)
-            if self.augment
-            else torch.arange(self.samples, device=self.device)
-        )
-        for shard in self.shards:
-            index = order[shard.start : shard.stop]
-            yield self.prepare(self.images[index]), self.labels[index]
-
-    def prepare(self, images: torch.Tensor) -> torch.Tensor:
-        """Return the input of the model for uint8 images (N, 3, 32, 32)."""
-        params = self.trial.params
-        if self.augment and params.recipe == "full":
-            images = crop_and_flip(images, self.generator)
+    def prepare(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        if augment and params.recipe == "full":
+            images = crop_and_flip(images, generator)
         x = images.float().div_(255)
-        if self.augment and params.recipe == "article":
-            x = article_transforms(x, params.image_size, self.generator)
+        if augment and params.recipe == "article":
+            x = article_transforms(x, params.image_size, generator)
         elif params.image_size != SIZE:
             x = resized(x, params.image_size, params.recipe)
-        x = (x - self.mean) / self.std
-        return x.contiguous(memory_format=self.layout)
+        return ((x - mean) / std).contiguous(memory_format=layout(trial.case))
+
+    return DeviceImages((images, labels), shards_of(len(images), trial, augment), trial, prepare, shuffle=augment)
 
 
 class ShardedBatches:

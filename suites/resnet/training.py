@@ -24,7 +24,7 @@ from gpubench.training import layout, mode_of, weighted_mean
 from gpubench.training.fastai import callbacks, share, train_resident
 
 from . import CLASSES, samples_of
-from .data import DeviceLoader, load_images, split, worker_loader
+from .data import device_loader, load_images, split, worker_loader
 
 FULL_RATE, ARTICLE_RATE, ARTICLE_NAMED_RATE = 3e-3, 3e-3, 1e-2
 """Peak learning rates of `lr=0`."""
@@ -127,7 +127,6 @@ def blueprint(trial: Trial) -> Blueprint:
     return Blueprint(
         network=learn.model,
         inputs=(torch.zeros(2, 3, size, size),),
-        samples=2,
         epochs=epochs,
         schedule={
             "learning rate": lambda epoch: float(rates(epoch / epochs)[-1]),  # of each group
@@ -139,7 +138,7 @@ def blueprint(trial: Trial) -> Blueprint:
 def train(trial: Trial, clock: Clock) -> dict[str, float]:
     """Train by the recipe; return accuracy (fraction) and loss on the validation images."""
     train_images, valid_images = split(load_images(trial), trial)
-    loader = DeviceLoader if trial.params.pipeline == "device" else worker_loader
+    loader = device_loader if trial.params.pipeline == "device" else worker_loader
     train_loader = loader(*train_images, trial, augment=True)
     valid_loader = loader(*valid_images, trial, augment=False)
     data = DataLoaders(train_loader, valid_loader, device=torch.device(trial.case.device))

@@ -12,8 +12,7 @@ from torch.nn.functional import cross_entropy
 from gpubench import Blueprint, Clock, Trial, UserError
 from gpubench.training import (
     Lars,
-    LossScale,
-    Notes,
+    Stepper,
     Sum,
     distributed,
     flat,
@@ -246,17 +245,15 @@ def train_network(trial: Trial, clock: Clock) -> None:
         }
     )
     optimizer = Lars(network.parameters(), params.lr, momentum=0.9, decay=5e-5)
-    scale = LossScale(mode, params.loss_scale)
-    clock.note(lambda: Notes(loss_scale=scale.value, skipped_steps=scale.skipped))
+    stepper = Stepper(mode, network, optimizer, clock, loss_scale=params.loss_scale)
 
     def step(parts: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
         for number, (images, labels) in enumerate(parts, start=1):
             with quiet(model, clock.together and number == len(parts)):
                 with mode.autocast():
                     loss = cross_entropy(model(images).float(), labels) / len(parts)
-                scale.apply(loss).backward()
-        scale.step([optimizer])
-        optimizer.zero_grad()
+                stepper.backward(loss)
+        stepper.step()
 
     model.train()
     loader = Images(trial, device, layout(trial.case))
@@ -275,7 +272,6 @@ def blueprint(trial: Trial) -> Blueprint:
     return Blueprint(
         network=imagenet_network(trial.case.model),
         inputs=(torch.zeros(2, 3, size, size),),
-        samples=2,
         epochs=params.epochs,
         schedule={"learning rate": lambda epoch: params.lr},
     )

@@ -4,6 +4,7 @@ from collections import OrderedDict
 
 import torch
 from torch import nn
+from torchvision.ops import Conv2dNormActivation
 
 from gpubench import Blueprint, Trial
 
@@ -18,24 +19,17 @@ class Residual(nn.Sequential):
         return added
 
 
-def convolution(channels: int, out: int, stride: int = 1) -> nn.Module:
-    """Return a 3 x 3 convolution, BatchNorm and ReLU."""
-    return nn.Sequential(
-        nn.Conv2d(channels, out, 3, stride, padding=1, bias=False), nn.BatchNorm2d(out), nn.ReLU(inplace=True)
-    )
-
-
 def stage(channels: int, out: int) -> nn.Module:
     """Return a convolution that halves the image, and a residual pair."""
-    pair = Residual(convolution(out, out), convolution(out, out))
-    return nn.Sequential(convolution(channels, out, stride=2), pair)
+    pair = Residual(Conv2dNormActivation(out, out), Conv2dNormActivation(out, out))
+    return nn.Sequential(Conv2dNormActivation(channels, out, stride=2), pair)
 
 
 def network(width: int) -> nn.Module:
     """Return a small residual network: a stem and three stages."""
     stages = [(f"stage{n}", stage(width << (n - 1), width << n)) for n in (1, 2, 3)]
     head = nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(width << 3, CLASSES))
-    return nn.Sequential(OrderedDict([("stem", convolution(3, width)), *stages, ("head", head)]))
+    return nn.Sequential(OrderedDict([("stem", Conv2dNormActivation(3, width)), *stages, ("head", head)]))
 
 
 def blueprint(trial: Trial) -> Blueprint:
@@ -44,7 +38,6 @@ def blueprint(trial: Trial) -> Blueprint:
     return Blueprint(
         network=network(params.width),
         inputs=(torch.zeros(2, 3, SIZE, SIZE),),
-        samples=2,
         epochs=params.epochs,
         schedule={"learning rate": lambda epoch: params.lr},
     )

@@ -50,24 +50,12 @@ def in_columns(part: torch.Tensor, width: int) -> torch.Tensor:
     return part[: rows * width].view(width, rows).t().contiguous()
 
 
-def real_text(root: Path) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
-    """Return the training, validation and test tokens, int64 (N,), of the corpus in `root`, and its vocabulary."""
-    corpus = load_corpus("wikitext-2", root)
-    train_part, valid_part, test_part = (
-        torch.from_numpy(part).long() for part in (corpus.train, corpus.valid, corpus.test)
-    )
-    return train_part, valid_part, test_part, corpus.vocabulary
-
-
-def synthetic_text(seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
+def synthetic_text(seed: int) -> list[torch.Tensor]:
     """Return as many tokens as WikiText-2 has, drawn by Zipf's law: the n-th word has a weight of 1/n."""
     generator = torch.Generator().manual_seed(seed)
     weights = 1 / torch.arange(1, VOCABULARY + 1)
-    train_part, valid_part, test_part = (
-        torch.multinomial(weights, tokens, replacement=True, generator=generator)
-        for tokens in (TRAIN_TOKENS, VALID_TOKENS, TEST_TOKENS)
-    )
-    return train_part, valid_part, test_part, VOCABULARY
+    counts = (TRAIN_TOKENS, VALID_TOKENS, TEST_TOKENS)
+    return [torch.multinomial(weights, count, replacement=True, generator=generator) for count in counts]
 
 
 def padded(words: int, multiple: int) -> int:
@@ -78,8 +66,11 @@ def padded(words: int, multiple: int) -> int:
 def load_text(trial: Trial, device: torch.device) -> tuple[Slices, Slices, Slices, int]:
     """Return training, validation and test text in columns on the device, and the size of the model's vocabulary."""
     params = trial.params
-    *parts, words = synthetic_text(trial.seed) if trial.synthetic else real_text(Path(trial.data_dir))
-    vocabulary = padded(words, params.vocab_multiple)
+    if trial.synthetic:
+        parts, words = synthetic_text(trial.seed), VOCABULARY
+    else:
+        corpus = load_corpus("wikitext-2", Path(trial.data_dir))
+        parts, words = list(map(torch.from_numpy, (corpus.train, corpus.valid, corpus.test))), corpus.vocabulary
     train_part, valid_part, test_part = parts
 
     def columns(part: torch.Tensor, tokens: int, width: int, name: str, option: str) -> Slices:
@@ -88,13 +79,13 @@ def load_text(trial: Trial, device: torch.device) -> tuple[Slices, Slices, Slice
             raise UserError(
                 f"the {name} text has {len(part)} tokens, too few for {width} columns of 2; give a smaller {option}"
             )
-        return Slices(in_columns(part, width).to(device), params.bptt)
+        return Slices(in_columns(part, width).to(device).long(), params.bptt)
 
     return (
         columns(train_part, params.train_tokens, trial.batch_size, "training", "--batch"),
         columns(valid_part, params.valid_tokens, params.valid_batch, "validation", "--set valid_batch"),
         columns(test_part, params.valid_tokens, params.valid_batch, "test", "--set valid_batch"),
-        vocabulary,
+        padded(words, params.vocab_multiple),
     )
 
 

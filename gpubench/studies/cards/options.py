@@ -1,6 +1,7 @@
 """Finds the cards that a user names. `gpubench cards` calls it."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import groupby
 
 from gpubench.analysis.metrics import did_you_mean, means, words_of
@@ -38,23 +39,15 @@ def _cards_in_words(words: Sequence[str], cards: Sequence[str]) -> list[str]:
     """Return the cards that the words name: the longest name first."""
     if not words:
         return []
-    rest_unknown = None
-    for end in range(len(words), 0, -1):
-        if len(set(words[:end])) < end:
-            continue  # a repeated word belongs to the next name
-        try:
+    # A repeated word belongs to the next name.
+    for end in (end for end in range(len(words), 0, -1) if len(set(words[:end])) == end):
+        with suppress(UnknownCardError):
             card = find_card(" ".join(words[:end]), cards)
-        except UnknownCardError:
-            continue
-        try:
-            return [card, *_cards_in_words(words[end:], cards)]
-        except UnknownCardError as error:
-            rest_unknown = rest_unknown or error
-    if rest_unknown:
-        raise rest_unknown
-    numbered = next((at for at, word in enumerate(words, start=1) if any(map(str.isdigit, word))), len(words))
-    find_card(" ".join(words[:numbered]), cards)  # raises the error of the first name
-    raise UnknownCardError(f"{' '.join(words)}: no card of our data (gpubench cards --all)")
+            break
+    else:
+        end = next((at for at, word in enumerate(words, start=1) if any(map(str.isdigit, word))), len(words))
+        card = find_card(" ".join(words[:end]), cards)  # raises the error of the first name
+    return [card, *_cards_in_words(words[end:], cards)]
 
 
 def find_card(text: str, cards: Sequence[str]) -> str:
@@ -75,9 +68,8 @@ def find_card(text: str, cards: Sequence[str]) -> str:
     alike = sorted(alike or [card for name, card in names.items() if len(squashed) > 1 and squashed in name])
     if not alike:
         raise UnknownCardError(f"{text}: no card of our data{did_you_mean(text, cards)} (gpubench cards --all)")
-    more = f" and {len(alike) - MOST_NAMED} more" if len(alike) > MOST_NAMED else ""
-    named = ", ".join(alike[:MOST_NAMED]) if more else listed(alike)
-    raise UnknownCardError(f"{text}: give more of the name; there is {named}{more} (gpubench cards --all)")
+    named = listed(alike, MOST_NAMED)
+    raise UnknownCardError(f"{text}: give more of the name; there is {named} (gpubench cards --all)")
 
 
 def _letters_and_digits(name: str) -> str:

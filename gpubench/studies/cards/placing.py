@@ -5,12 +5,18 @@ of the two cards.
 """
 
 from collections.abc import Collection
+from functools import cache
 
 import pandas as pd
 
 from gpubench.rows.params import params_of
-from gpubench.studies.cards.figures import CLASS_OF, Figure, data_sheets, published, read_figures, short_name
-from gpubench.studies.cards.ratio import SpeedRatio, Speeds, measured_cards
+from gpubench.studies.cards.figures import (
+    CLASS_OF,
+    Figure,
+    published,
+    short_name,
+)
+from gpubench.studies.cards.ratio import SpeedRatio, Speeds
 from gpubench.studies.section import Estimate
 from gpubench.studies.words import times
 
@@ -73,11 +79,14 @@ def expected_of(card: str) -> SpeedRatio | None:
 
     None for a card without such figures in half precision.
     """
-    groups = [group for group in published().groups if group.family == FAMILY]
-    if card not in measured_cards(groups)[KIND] or card not in data_sheets():
-        return None
-    base = anchor()
-    return Speeds(groups, KIND).ratio(card, base.card).scaled(base.speed)
+    speeds, base = _speeds(), anchor()
+    return speeds.ratio(card, base.card).scaled(base.speed) if card in speeds.cards else None
+
+
+@cache
+def _speeds() -> Speeds:
+    """Return the speeds of cards by the published figures of convolutional models."""
+    return Speeds([group for group in published().groups if group.family == FAMILY], KIND)
 
 
 def _rows_of_study(rows: pd.DataFrame) -> pd.DataFrame:
@@ -100,6 +109,6 @@ def anchor() -> Figure:
     """Return timm's figure."""
     return next(
         figure
-        for figure in read_figures()
+        for figure in published().figures
         if (figure.source, figure.workload, figure.framework) == ANCHOR and CLASS_OF[figure.precision] == KIND
     )

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from gpubench.studies.cards import REFERENCE
 from gpubench.studies.cards.figures import CLASSES, TF32_NOTE, data_sheets, published
 from gpubench.studies.cards.options import DEFAULT_CLASSES
-from gpubench.studies.cards.ratio import SpeedRatio, measured_cards, published_speeds
-from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Column, Section, Table, Value, table_of_lines
+from gpubench.studies.cards.ratio import SpeedRatio, published_speeds
+from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Column, Section, Table, Value
 from gpubench.studies.words import gain, times
 
 WELL_KNOWN = (
@@ -17,8 +17,8 @@ WELL_KNOWN = (
     "RTX 3070", "RTX 3060", "RTX A6000", "RTX 6000 Ada", "RTX PRO 6000 Workstation", "H200", "MI300X",
     "Radeon RX 7900 XTX",
 )  # fmt: skip
-"""Cards of the short table. The first MOST_DRAWN are in the chart."""
-MOST_DRAWN = 11
+"""Cards that many people know. The first MOST_LISTED fill a screen; the first MOST_DRAWN are in the chart."""
+MOST_LISTED, MOST_DRAWN = 14, 11
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Ranking:
     figures: int
     sources: int
 
-    def well_known(self, most: int = len(WELL_KNOWN)) -> tuple[RankedCard, ...]:
+    def well_known(self, most: int) -> tuple[RankedCard, ...]:
         """Return the first `most` well-known cards, the reference, and cards with a price."""
         kept = {*WELL_KNOWN[:most], self.reference}
         return tuple(line for line in self.lines if line.card in kept or line.dollars is not None)
@@ -78,7 +78,7 @@ def rank(
     `dollars`: per hour, by card.
     """
     groups, first = published().groups, classes[0]
-    measured, figures = measured_cards(groups)[first], Counter(figure.card for figure in published().used)
+    measured, figures = published_speeds(first).cards, Counter(figure.card for figure in published().used)
     dollars = dollars or {}
     lines = []
     for card in data_sheets():
@@ -108,10 +108,10 @@ def _fastest_of(ranking: Ranking, lines: Sequence[RankedCard]) -> str:
     if first.card == ranking.reference:
         return f"{said}."
     ratio = first.ratios[kind]
-    return f"{said}, {times(ratio.value)} as fast as {ranking.reference} ({interval_text(ratio)})."
+    return f"{said}, {times(ratio.value)} as fast as {ranking.reference} ({workloads_text(ratio)})."
 
 
-def interval_text(ratio: SpeedRatio) -> str:
+def workloads_text(ratio: SpeedRatio) -> str:
     """Return `90% of workloads: 1.36 to 1.85`."""
     return f"90% of workloads: {gain(ratio.low)} to {gain(ratio.high)}"
 
@@ -132,7 +132,7 @@ def table(ranking: Ranking, lines: Sequence[RankedCard]) -> Table:
             row[Column("$/h", "dollars", places=2)] = line.dollars
             row[Column("per $", "ratio", "higher")] = line.per_dollar.value if line.per_dollar else None
         rows.append(row)
-    return table_of_lines(f"times as fast as {ranking.reference}", rows)
+    return Table.of(f"times as fast as {ranking.reference}", rows)
 
 
 def answer_with(
@@ -157,7 +157,7 @@ def headline(ranking: Ranking) -> str:
     place = "first" if ranking.ranked[0] == best else "second"
     return (
         f"Of {len(ranking.ranked)} cards measured in {CLASSES[kind]}, {best.card} is {place}:"
-        f" {times(best.ratios[kind].value)} as fast as {ranking.reference} ({interval_text(best.ratios[kind])}),"
+        f" {times(best.ratios[kind].value)} as fast as {ranking.reference} ({workloads_text(best.ratios[kind])}),"
         f" by {ranking.figures:,} published figures of {ranking.sources} sources and by data sheets."
     )
 
@@ -175,14 +175,14 @@ def rank_sentence(ranking: Ranking, card: str) -> str:
         parts = [f"{card} is number {cards.index(card) + 1} of {len(cards)} measured cards in {CLASSES[first]}"]
     for kind, ratio in line.ratios.items() if card != ranking.reference else ():
         where = f" as fast as {ranking.reference}" if kind == first else f" in {CLASSES[kind]}"
-        parts.append(f"{times(ratio.value)}{where} ({interval_text(ratio)})")
+        parts.append(f"{times(ratio.value)}{where} ({workloads_text(ratio)})")
     return f"{', '.join(parts)}."
 
 
 def notes(ranking: Ranking) -> list[str]:
     """Return the notes below the table: what its columns mean, and where its figures are from."""
     lines = [
-        "90%: the range of 90% of workloads. src: sources that measured both cards.",
+        "90% interval: of 90% of workloads. src: sources that measured both cards.",
         f"-: no figure of the card in {CLASSES[ranking.classes[0]]}; estimated from its data sheet.",
     ]
     if "fp32" in ranking.classes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from gpubench.studies.cards.figures import CLASSES, FigureGroup, data_sheets, published
+from gpubench.studies.cards.figures import FigureGroup, data_sheets, published
 from gpubench.studies.section import Estimate
 
 TFLOPS_EXPONENT, BANDWIDTH_EXPONENT = 0.4, 0.5
@@ -83,6 +83,8 @@ class Speeds:
         self._more: dict[str, float] = defaultdict(float)
         """Logarithm of a card's speed over that by its data sheet."""
         groups = [group for group in groups if group.kind == kind]
+        self.cards = {group.card for group in groups}
+        """The cards that have a published figure."""
         counts = Counter((group.source, group.card) for group in groups)
         figures = []
         for group in groups:
@@ -129,8 +131,3 @@ def around(log: float, width: float) -> tuple[float, float]:
     """Return the ends of an interval around a ratio with this logarithm; `width` is that of equally fast cards."""
     reach = width * (1 + abs(log))
     return math.exp(log - reach), math.exp(log + reach)
-
-
-def measured_cards(groups: Sequence[FigureGroup]) -> dict[str, set[str]]:
-    """Return the cards that have a figure, by class of precisions."""
-    return {kind: {group.card for group in groups if group.kind == kind} for kind in CLASSES}

@@ -4,22 +4,21 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpubench.studies.cards.figures import CLASSES, SECONDS, TF32_NOTE, published
-from gpubench.studies.cards.ranking import answer_with, chart, interval_text, rank, rank_sentence
+from gpubench.studies.cards.ranking import answer_with, chart, rank, rank_sentence, workloads_text
 from gpubench.studies.cards.ratio import (
     WORKLOADS_50,
     Pair,
     SpeedRatio,
     around,
-    measured_cards,
     pairs_of,
     published_speeds,
 )
-from gpubench.studies.section import Answer, Column, Table, Value, table_of_lines
+from gpubench.studies.section import Answer, Column, Table, Value
 from gpubench.studies.words import gain, listed, times
 
 REMARKS = ("modified memory", "vGPU", "max_lr")
 """Beginnings of notes that are caveats."""
-BRIEF_LINES = 5
+BRIEF_LINES = 4
 """Lines at each end of the table of pairs on a terminal."""
 
 
@@ -33,9 +32,8 @@ def answer(
     `dollars`: per hour, by card.
     """
     card, other = cards
-    groups = published().groups
     ratios = {kind: published_speeds(kind).ratio(card, other) for kind in classes}
-    pairs = [pair for pair in pairs_of(groups, card, other) if pair.one.kind in classes]
+    pairs = [pair for pair in pairs_of(published().groups, card, other) if pair.one.kind in classes]
     pairs.sort(key=lambda pair: pair.ratio)
     first, ratio = next(iter(ratios.items()))
     headline = f"{card} trains {_span(ratio)} times as fast as {other} in {CLASSES[first]} (90% of workloads)."
@@ -44,9 +42,8 @@ def answer(
     for kind in classes[1:]:
         remarks.append(f"{CLASSES[kind]}: {_span(ratios[kind])} times, typically {gain(ratios[kind].value)}.")
     remarks += _evidence(ratios, pairs)
-    measured = measured_cards(groups)
     for name in cards:
-        lost = [CLASSES[kind] for kind in classes if name not in measured[kind]]
+        lost = [CLASSES[kind] for kind in classes if name not in published_speeds(kind).cards]
         if lost:
             from_sheet = "estimated from peak TFLOP/s and memory bandwidth"
             remarks.append(f"{name}: no figure in {listed(lost)} in our data; {from_sheet}.")
@@ -91,7 +88,7 @@ def _per_dollar(
         value = ratio.scaled(dollars[other] / dollars[card])
         yield (
             f"At {dollars[card]:.3g} and {dollars[other]:.3g} dollars an hour {card} trains {times(value.value)} as"
-            f" much for a dollar in {class_name} ({interval_text(value)})."
+            f" much for a dollar in {class_name} ({workloads_text(value)})."
         )
     elif dollars:
         yield f"{listed(sorted({*cards} - {*dollars}))} has no price, so no speed per dollar."
@@ -113,7 +110,7 @@ def pair_table(pairs: Sequence[Pair], card: str, other: str) -> Table:
             Column("files", detail=True): " and ".join(dict.fromkeys((one.file, two.file))),
         }
         lines.append(line)
-    return table_of_lines("measured on both", lines)
+    return Table.of("measured on both", lines)
 
 
 def _remarks(pair: Pair) -> Iterator[str]:
@@ -138,8 +135,7 @@ def brief(table: Table) -> Table:
 
 def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
     """Return the rank of a card, and its figures in these classes with their files."""
-    measured = measured_cards(published().groups)
-    classes = [kind for kind in classes if card in measured[kind]] or classes
+    classes = [kind for kind in classes if card in published_speeds(kind).cards] or classes
     ranking = rank(reference, classes)
     used = [
         (group.kind, figure)
@@ -168,5 +164,5 @@ def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
     count = f"{len(used)} figure{'s' * (len(used) != 1)} of {sources} source{'s' * (sources != 1)}."
     if not used:
         count = "No figure of it is in our data: estimated from peak TFLOP/s and memory bandwidth."
-    tables = [table_of_lines("figures", lines)] if lines else []
+    tables = [Table.of("figures", lines)] if lines else []
     return answer_with(f"{rank_sentence(ranking, card)} {count}", card, tables, left_out=left_out)

@@ -1,6 +1,6 @@
 """Times a training run in laps, detects its steady state, and stops a sampled run early.
 
-Waits for the device at lap boundaries only (as cifar10-fast's Timer does): a lap never drains the device's queue.
+Waits for the device at the end of a lap, never inside one (as cifar10-fast's Timer does).
 """
 
 import time
@@ -37,7 +37,7 @@ class Notes:
     weights: Mapping[str, int] = field(default_factory=dict)
     """Number of tensors of model and optimizer, by owner and dtype (see precision.check_weights)."""
     low_products: int = 0
-    """Products of 8-bit operands that a step makes at least (see low_precision.products_of)."""
+    """Minimum number of 8-bit products in a step (see low_precision.products_of)."""
 
 
 class Clock:
@@ -48,7 +48,7 @@ class Clock:
         synchronize: waits until the device has finished its queue.
         now: returns monotonic seconds.
         report: called with the progress a few times per second.
-        watch: yields the context of each untimed step that checks the operands.
+        watch: returns the contexts of the untimed steps whose operands are checked.
         settled: returns whether the card's clock and temperature are constant; the warm-up lasts at least until then.
         peers: the processes that train together. At the end of every lap they exchange their numbers: the lap has
             the samples of all, and the time of the slowest. So all decide alike, and stop at the same step.
@@ -273,7 +273,7 @@ class Clock:
             self._first_step = started
             if self._report:
                 self._report({"phase": phase, "fraction": 0.0, "rate": None})
-        # In an unbroken run the host does not know the rate, so a lap is a whole pass.
+        # A run that never waits for the device has no rate on the host, so a lap is a whole pass.
         steps = (total_steps if self._timer.unbroken else 0) or self._lap_steps.get(phase, 1)
         return Laps(phase, self._run.epoch, stop, self._sampling, total_steps, started, steps)
 
@@ -290,7 +290,7 @@ class Clock:
         laps.close(lap, now)
         if self._report and now - self._reported >= REPORT_SECONDS:
             self._reported = now
-            # In an unbroken run the lap's seconds are the host's, not the device's.
+            # In a run that never waits for the device the lap's seconds are the host's.
             rate = lap.samples / lap.seconds if lap.seconds > 0 and not timer.unbroken else None
             fraction = self._run.done(self._sampling, lap.phase, laps.stop.share(total_steps))
             self._report({"phase": lap.phase, "fraction": fraction, "rate": rate})
@@ -309,14 +309,16 @@ class Clock:
     def _keep_phase(self, laps: Laps, phase: Phase, counted: bool) -> None:
         """Store a finished phase, and the length of its laps for the next phase of this name."""
         if phase.name == "train" and not self._run.steady:
-            short = f"short: over after {len(laps.done)} laps, before it could be flat"
+            short = f"too short: ended after {len(laps.done)} laps, before step times were flat"
             self._run.steady, self._run.unsteady = laps.stop.reason or short, laps.stop.unsteady
         if self._sampling.long_laps and laps.done:
             self._lap_steps[phase.name] = laps.long_enough
         if counted:
             self._run.phases.append(phase)
         elif self._timer.unbroken:
-            raise UserError("clock.runs(n, event): counted=False is not for these runs, whose phases all count")
+            raise UserError(
+                "clock.runs(n, event): counted=False is not possible, because all phases of these runs count"
+            )
         else:
             self._timer.outside += phase.seconds
             self._run.uncounted += phase.laps
@@ -328,7 +330,7 @@ class Clock:
         without the input pipeline, and count nowhere else. With stages, one batch of each stage is used.
         With several processes, further laps have `together` false: the same steps without communication.
         """
-        self.end_epoch()  # a cancelled fit has not ended it
+        self.end_epoch()  # fastai does not end the epoch of a cancelled fit
         self._notes = self.notes  # before these steps, which are not training
         self._timer.synchronize()
         if self._memory:
@@ -368,13 +370,13 @@ class Clock:
     def summary(self) -> dict[str, Any]:
         """Return the clock's fields of a Measurement."""
         if self._timer.unbroken:
-            raise UserError("clock.runs(n, event): its loop was left before its end, so no lap has the device's time")
+            raise UserError("clock.runs(n, event): leave the loop only at its end, where the device's times are read")
         first = self._first_step if self._first_step is not None else self._timer.now()
         self.end_epoch()
         run = median_run([*self._ended, self._run])
         summary = run.summary(self._resident.laps)
         later_ratio = run.later_ratio if self._sampling.epochs and not summary["measured"] else 1.0
-        trend = f"unsteady: steps of {later_ratio - 1:+.0%} in the rest of the run, if the sample's trend goes on"
+        trend = f"unsteady: steps would be {later_ratio - 1:+.0%} later if the trend of the sample goes on"
         moving = run.drifted or trend * (later_ratio != 1)
         return {
             "setup_seconds": first - self._built,

@@ -66,15 +66,14 @@ class Epoch:
         """Wall time outside the phases: loaders starting, metrics, callbacks."""
         return max(0.0, self.seconds - sum(phase.seconds for phase in self.phases))
 
-    def projected_seconds(self, name: str | None) -> float:
-        """Return the seconds of the whole epoch, or of its phase `name`."""
-        between = self.between_seconds if name is None else 0.0
-        return between + sum(phase.projected_seconds for phase in self.phases if name in (None, phase.name))
+    def projected_seconds(self, name: str | None, *, again: bool = False) -> float:
+        """Return the seconds of the whole epoch, or of its phase `name`.
 
-    def again_seconds(self, name: str | None) -> float:
-        """Return the seconds of another epoch, or of its phase `name`, without the start-up of this one's phases."""
-        between = self.between_seconds if name is None else 0.0
-        return between + sum(phase.again_seconds for phase in self.phases if name in (None, phase.name))
+        `again`: of another such epoch, without the start-up of this one's phases.
+        """
+        phases = [phase for phase in self.phases if name in (None, phase.name)]
+        seconds = sum(phase.again_seconds if again else phase.projected_seconds for phase in phases)
+        return seconds + (self.between_seconds if name is None else 0.0)
 
 
 def epoch_from_json(data: Mapping[str, Any]) -> Epoch:
@@ -118,7 +117,7 @@ class Stage:
         missing = self.planned - len(done)
         if missing <= 0 or not done:
             return sum(done)
-        later = done[1:] or [self.epochs[0].again_seconds(name)]
+        later = done[1:] or [self.epochs[0].projected_seconds(name, again=True)]
         return sum(done) + missing * sum(later) / len(later)
 
 

@@ -21,7 +21,7 @@ class Resident:
     Args:
         sampling: how much to measure.
         timer: begins and ends laps.
-        watch: yields the context of each untimed step before them (to check its operands).
+        watch: returns the contexts of untimed steps before them, whose operands are checked.
         watched: called after these steps.
     """
 

@@ -14,13 +14,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
+from gpubench.console import Screen
 from gpubench.errors import UserError
+from gpubench.printed import say
 from gpubench.rows.write import check_writable
-from gpubench.runner.cluster.nodes import SECRET
+from gpubench.runner.nodes import SECRET
 
 LOOK_SECONDS = 5.0
+"""Seconds between two questions for the state of the job."""
 NOTICE_SECONDS = 30
 """How long before its time limit a job gets a signal, so that it can still write its rows."""
 NUMBERS = {"nodes", "gpus_per_node", "cpus_per_task", "time"}
@@ -43,33 +44,30 @@ def parse_slurm(text: str) -> dict[str, Any]:
     return job_options
 
 
-def run_on_slurm(job_options: Mapping[str, Any], arguments: Sequence[str], out: Path, console: Console) -> int:
+def run_on_slurm(job_options: Mapping[str, Any], arguments: Sequence[str], out: Path) -> int:
     """Submit the run of these arguments, or follow it if it runs already; returns the exit code.
 
     Args:
         job_options: what `parse_slurm` returned.
         arguments: those of `gpubench run`, without --slurm and --out.
         out: CSV file that all nodes can write.
-        console: for the progress line.
     """
     out = out.resolve()
     if out.suffix != ".csv":
         raise UserError("--slurm needs --out FILE.csv, in a folder that all nodes can write")
     check_writable(out)
     folder = out.with_suffix(".slurm")
-    ticket = folder / "job"
-    job = ticket.read_text().strip() if ticket.exists() else ""
-    if job and _state(job) in ENDED:
-        job = ""
-    if job:
-        console.print(f"job {job} runs this already; following it", markup=False)
+    number = folder / "job"
+    job = number.read_text().strip() if number.exists() else ""
+    if job and _state(job) not in ENDED:
+        say(f"job {job} runs this already; following it", err=True)
     else:
         job = _submit(job_options, [*arguments, "--out", str(out)], folder)
-        ticket.write_text(job)
-        console.print(f"job {job}; its output is in {folder}", markup=False)
-    state = follow(job, out, console)
+        number.write_text(job)
+        say(f"job {job}; its output is in {folder}", err=True)
+    state = follow(job, out)
     where = f"its rows are in {out}" if out.exists() else f"it wrote no row; its output is in {folder}"
-    console.print(f"job {job} ended: {state}; {where}", markup=False)
+    say(f"job {job} ended: {state}; {where}", err=True)
     return 0 if state == "COMPLETED" else 4
 
 
@@ -132,20 +130,17 @@ ENDED = {
 """Slurm's final states of a job, and `UNKNOWN` if Slurm has none."""
 
 
-def follow(job: str, out: Path, console: Console) -> str:
+def follow(job: str, out: Path) -> str:
     """Wait for the end of the job with a progress line; returns its last state. Ctrl-C does not stop the job."""
     try:
-        with console.status(f"job {job}") as status:
+        with Screen(stderr=True).status(f"job {job}") as status:
             while (state := _state(job)) not in ENDED:
                 rows = max(0, len(out.read_bytes().splitlines()) - 1) if out.exists() else 0
                 status.update(f"job {job} {state.lower() or 'in an unknown state'}, {rows} rows in {out}")
                 time.sleep(LOOK_SECONDS)
         return state
     except KeyboardInterrupt:
-        console.print(
-            f"\njob {job} still runs: the same command follows it again, `scancel {job}` stops it",
-            markup=False,
-        )
+        say("", f"job {job} still runs: the same command follows it again, `scancel {job}` stops it", err=True)
         raise SystemExit(130) from None
 
 

@@ -25,7 +25,7 @@ EDGE, INSET = 0.27, 0.04
 
 @dataclass(frozen=True)
 class Key:
-    """An entry of the key: its look (`box`, `mark` or a marker), colour and text."""
+    """An entry of the key: its look (`box` or `mark`), colour and text."""
 
     look: str
     colour: str
@@ -112,7 +112,12 @@ def sheet_of(chart: Bars, width: float, keys: Sequence[Key], needed: float, *, f
     sheet.text(edge, y, "\n".join(subtitle), NORMAL, color=soft, va="top")
     y += SUBTITLE_LINE * len(subtitle) + 0.16
     for key, (x, row) in zip(keys, places, strict=True):
-        _draw_key(sheet, key, edge + x, y + row * KEY_LINE, room)
+        left, middle = edge + x, y + row * KEY_LINE
+        if key.look == "box":
+            sheet.box(left, middle - 0.075, 0.26, 0.15, facecolor=key.colour)
+        else:
+            sheet.line([left + 0.1] * 2, [middle - 0.09, middle + 0.09], key.colour, linewidth=2.5)
+        sheet.text(left + 0.34, middle, fitted(key.text, room - 0.4, SMALL))
     sheet.text(edge, height - edge + 0.1, "\n".join(foot), color=soft, va="bottom")
     if framed:
         sheet.text(width - edge, height - edge + 0.1, "gpubench", ha="right", va="bottom", weight="bold", color=soft)
@@ -130,14 +135,3 @@ def _places(keys: Sequence[Key], room: float) -> list[tuple[float, int]]:
         places.append((x, row))
         x += width + 0.28
     return places
-
-
-def _draw_key(sheet: Sheet, key: Key, left: float, y: float, room: float) -> None:
-    """Draw an entry of the key and its text."""
-    if key.look == "box":
-        sheet.box(left, y - 0.075, 0.26, 0.15, facecolor=key.colour)
-    elif key.look == "mark":
-        sheet.line([left + 0.1] * 2, [y - 0.09, y + 0.09], key.colour, linewidth=2.5)
-    else:
-        sheet.line([left + 0.13], [y], key.colour, marker=key.look, markersize=6.5)
-    sheet.text(left + 0.34, y, fitted(key.text, room - 0.4, SMALL))

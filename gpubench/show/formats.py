@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from gpubench.rows.read import shown
+from gpubench.printed import shown
 from gpubench.rows.spreadsheet import csv_text
 from gpubench.show.numbers import filled_columns, interval_text
 from gpubench.show.terminal import cells_of, legend
@@ -17,6 +17,11 @@ JSON_VERSION = 2
 """Version of the JSON: raised when a field is removed or changes its meaning. docs/comparing.md describes it."""
 HIDDEN = {"charts", "cases", "note", "detail", "places"}
 """Fields that are not in the JSON: pictures, numbers of cases, and how a terminal shows a column."""
+RESULT_FIELDS = {
+    "section": "suite", "study": "kind", "subject": "subject", "baseline": "baseline", "in": "precision", "on": "place",
+    "sentence": "sentence", "verdict": "verdict", "figure": "figure", "value": "value",
+}  # fmt: skip
+"""The field of a result in each column of the CSV."""
 JSON_FACTS = ("metric", "unit", "gain", "rule", "files", "rows", "about", "failed", "stopped", "missed")
 
 
@@ -60,21 +65,13 @@ def _plain(value: Any) -> Any:
 def as_csv(answer: Answer) -> str:
     """Return all tables as one CSV table for a spreadsheet; its first columns name the section and the table."""
     tables = [(section, table) for section in answer.sections for table in section.tables]
-    names = ["section", "study", "table", "sentence", "verdict", "value", "low", "high", "figure"]
+    names = ["section", "study", "table", *list(RESULT_FIELDS)[2:], "low", "high"]
     names = list(dict.fromkeys([*names, *(name for _, table in tables for name in flat(table)[0])]))
-    lines: list[dict[str, Any]] = [
-        {
-            "section": result.suite,
-            "study": result.kind,
-            "table": "results",
-            "sentence": result.sentence,
-            "verdict": result.verdict,
-            "value": result.value,
-            "figure": result.figure,
-            **dict(zip(("low", "high"), result.interval or (None, None), strict=True)),
-        }
-        for result in answer.results
-    ]
+    lines: list[dict[str, Any]] = []
+    for result in answer.results:
+        low, high = result.interval or (None, None)
+        line = {name: getattr(result, field) for name, field in RESULT_FIELDS.items()}
+        lines.append({"table": "results", **line, "low": low, "high": high})
     for section, table in tables:
         about = {"section": section.title, "study": section.study, "table": table.name}
         columns, values = flat(table)
@@ -91,8 +88,8 @@ def as_markdown(answer: Answer) -> str:
     """Return the results, then each section with its tables, as Markdown for an issue or a README."""
     parts = [f"{_escaped(answer.headline)}\n"]
     if answer.results:
-        header = [answer.gain, "95%", "verdict", "what", "from"]
-        parts.append(_grid(header, [list(cells_of(result)) for result in answer.results], {answer.gain, "95%"}))
+        header = [answer.gain, "interval", "verdict", "what", "details"]
+        parts.append(_grid(header, [list(cells_of(result)) for result in answer.results], set(header[:2])))
         parts += [f"{_escaped(line)}\n" for line in legend(answer.results)]
     if read := read_of(answer):
         parts.append(f"{_escaped(' '.join(read))}\n")

@@ -51,14 +51,9 @@ def problems(row: SubmittedRow) -> Iterator[Problem]:
             "torch", "rows of a suite without torch are not accepted: they have no proof of their precision"
         )
         return
-    yield from _check_required(row)
-    yield from _check_suite(row)
-    yield from _check_goal(row)
-    yield from _check_times(row)
-    yield from _check_date(row)
-    yield from _check_card(row)
-    yield from _check_work(row)
-    yield from _check_precision(row)
+    checks = _check_required, _check_suite, _check_goal, _check_times, _check_date, _check_card, _check_work
+    for check in (*checks, _check_precision):
+        yield from check(row)
 
 
 def _check_required(row: SubmittedRow) -> Iterator[Problem]:
@@ -111,7 +106,7 @@ def _check_goal(row: SubmittedRow) -> Iterator[Problem]:
     goal = suite.goal
     if isinstance(goal, str):
         goal = float(params_of(row.text("params")).get(goal) or 0)
-    if goal and passed != (row.number(suite.quality) >= goal * (1 - ROUNDED)):
+    if goal and passed != suite.reaches(row.number(suite.quality), goal, ROUNDED):
         yield row.problem("status", f"{suite.quality} is {row.number(suite.quality):g}, and the goal is {goal:g}")
 
 

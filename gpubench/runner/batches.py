@@ -1,0 +1,291 @@
+"""Finds the batch of each case of a run: runs probes, and lets a trial confirm the result.
+
+A probe is a child process with a short lap; batch_sizes.py decides which batch comes next.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+from gpubench.hardware import host
+from gpubench.hardware.environment import Device
+from gpubench.printed import Say
+from gpubench.rows.table import BROKEN, number
+from gpubench.runner.batch_sizes import ProbeResult, fastest_batch, largest_batch
+from gpubench.runner.cases import failed_by
+from gpubench.runner.resume import EarlierRun
+from gpubench.runner.session import Session
+from gpubench.suite.files import LoadedSuite
+from gpubench.suite.suite import Suite
+from gpubench.suite.trial import FINISHED, Case, Measurement, Mode, Trial
+
+MARGIN = 0.03
+"""Share of memory that probes leave free, so that the longer trial fits too."""
+CPU_MARGIN = 0.08
+"""The same on a CPU, where resident memory differs by up to 7% between processes."""
+SPILLED = 0.7
+"""A batch uses memory that is not on the card if steps on a resident batch, which need no loader, have less than this
+share of a smaller batch's rate. Chosen, not measured."""
+BACK_OFF = 0.95
+"""Factor of the next batch if the confirming trial does not fit."""
+BACK_OFFS = 5
+"""Most smaller batches that are tried."""
+CAP_SHARE = 20
+"""Fewest steps in an epoch: a batch is at most a twentieth of the dataset."""
+MOST_ELEMENTS = 2**31 - 1
+MOST = 1 << 20
+"""Largest batch if a suite does not give its number of samples; without it a search could run without end."""
+
+Measure = Callable[[Trial], Measurement]
+Key = tuple[str, str, str, int, str, str]
+"""Identifies a case of a run."""
+
+
+class CaseBatches:
+    """Sets the batch of each case when its first trial comes, so that a run writes rows before all searches are done.
+
+    Args:
+        session: the run.
+        earlier: the rows of an earlier run, whose searches are not repeated.
+        measure: runs a trial.
+        say: prints a line per probe.
+    """
+
+    def __init__(self, session: Session, earlier: EarlierRun, measure: Measure, say: Say) -> None:
+        self._suites, self._devices, self._earlier = session.suites, session.devices, earlier
+        self._measure, self._say = measure, say
+        self._found: dict[Key, Case] = {}
+        self._to_confirm: set[Key] = set()
+        """Cases whose batch was searched for, and whose next trial has to confirm it."""
+        self.has_searched = False
+        """Whether a search of this run has used a device."""
+        self._compiled: set[Key] = set()
+        """Cases whose kernels MIOpen has found and compiled."""
+
+    def so_far(self, case: Case) -> Case | None:
+        """Return the case with its batch as far as known; None for a twin that equals another case or cannot run."""
+        if case.batch_policy != "max-fp32" or case.refusal:
+            return self._found.get(_key(case)) or self._read(case) or case
+        mixed = replace(case, batch_policy="max", batch_size=None)
+        fp32, mixed = (self.so_far(max_case) or max_case for max_case in (replace(mixed, precision="fp32"), mixed))
+        if fp32.refusal or mixed.refusal:
+            return None
+        if not (fp32.batch_size and mixed.batch_size):
+            return case
+        if fp32.batch_size == mixed.batch_size:
+            return None
+        return replace(case, batch_size=fp32.batch_size, batch_capped=fp32.batch_capped)
+
+    def to_search(self, case: Case) -> bool:
+        """Return whether the case needs a batch search."""
+        return case.batch_policy != "max-fp32" and not case.refusal and not (self.so_far(case) or case).batch_size
+
+    def ready(self, trial: Trial) -> Trial | None:
+        """Return the trial with its batch, after a search if needed, or with the reason why its case cannot run.
+
+        None if its case equals another one, has no batch because one of those has none, or was refused before.
+        """
+        current = self.so_far(trial.case)
+        if current is None or (current.refusal and not trial.case.refusal):
+            return None
+        if current.batch_policy == "max-fp32":
+            return replace(trial, case=current) if current.batch_size or current.refusal else None
+        return replace(trial, case=self._with_batch(current))
+
+    def _with_batch(self, case: Case) -> Case:
+        """Return the case with its batch, after a search if needed, or with the reason why it cannot run."""
+        if case.refusal or _key(case) in self._found:
+            return case
+        suite = self._suites[case.suite]
+        case = try_fp16(case, suite.suite, self._measure)
+        if not (case.refusal or case.batch_size):
+            try:
+                cap = cap_of(case, suite)
+            except Exception as error:
+                case = failed_by(error, case)
+            else:
+                case = fit_batch(case, self._devices[case.device], cap, self._measure, self._say)
+                self._to_confirm.add(_key(case))
+                self.has_searched = True
+        self._found[_key(case)] = case
+        return case
+
+    def to_confirm(self, case: Case) -> bool:
+        """Return whether the case's next trial has to confirm its batch."""
+        return _key(case) in self._to_confirm and not case.refusal
+
+    def measured(self, trial: Trial) -> tuple[Trial, Measurement]:
+        """Run the trial; returns it as it ran, with a smaller batch if its batch did not fit, and its measurement."""
+        measurement: Measurement | None = None
+        self._compile(trial)
+        if self.to_confirm(trial.case):
+            trial, measurement = confirm(trial, self._measure, self._say)
+            self._found[_key(trial.case)] = trial.case
+            self._to_confirm.discard(_key(trial.case))
+        if trial.case.refusal:
+            return trial, Measurement(status=trial.case.refusal_status, reason=trial.case.refusal)
+        return trial, measurement or self._measure(trial)
+
+    def _compile(self, trial: Trial) -> None:
+        """Run a short trial of each new case on ROCm: MIOpen finds and compiles its kernels, and stores them on disk.
+
+        This takes up to a minute for each new shape, and would be in the first trial's time alone.
+        """
+        case, key = trial.case, _key(trial.case)
+        if case.refusal or not self._devices[case.device].rocm or key in self._compiled:
+            return
+        self._compiled.add(key)
+        self._say(f"compiling the kernels of {case.label}, untimed")
+        self._measure(replace(trial, case=replace(case, mode="probe"), prove=False))
+
+    def _read(self, case: Case) -> Case | None:
+        """Return the case with the batch of an earlier run, or None."""
+        if case.batch_size or (row := self._earlier.batch_of(case)) is None:
+            return None
+        size, capped = int(row["batch_size"]), bool(row["batch_capped"])
+        try:
+            points = json.loads(str(row["batch_curve"]) or "[]")
+            curve = tuple((int(number(batch)), number(rate), int(number(peak))) for batch, rate, peak in points)
+        except BROKEN:
+            return None  # edited: search again
+        if row["status"] not in FINISHED:
+            self._to_confirm.add(_key(case))
+        return replace(case, batch_size=size, batch_capped=capped, batch_curve=curve)
+
+
+def _key(case: Case) -> Key:
+    return case.suite, case.model, case.device, case.processes, case.precision, case.batch_policy
+
+
+def try_fp16(case: Case, suite: Suite, measure: Measure) -> Case:
+    """Return the case, refused if torch has no fp16 kernels on a CPU for this model, as one step shows.
+
+    Missing kernels raise one of these two errors. Any other error is the suite's, and its trial reports it.
+    """
+    if case.refusal or not (case.device == "cpu" and suite.torch and case.precision.startswith("fp16")):
+        return case
+    measured = measure(_probe_of(case, case.batch_size or 8, prove=False))
+    if measured.status == "failed" and measured.error in {"RuntimeError", "NotImplementedError"}:
+        return replace(case, refusal=f"one step of this model fails: {measured.reason}")
+    return case
+
+
+def _probe_of(case: Case, batch: int, *, prove: bool) -> Trial:
+    return Trial(replace(case, batch_size=batch, mode="probe"), index=0, seed=0, prove=prove)
+
+
+def cap_of(case: Case, suite: LoadedSuite) -> int:
+    """Return the largest batch of one process that is worth a probe."""
+    samples, about = suite.samples(case.params), suite.suite
+    cap = samples // CAP_SHARE // about.samples_per_unit // case.processes if samples else MOST
+    if about.most_elements:
+        cap = min(cap, MOST_ELEMENTS // about.most_elements(case.model, case.params))
+    return max(1, cap)
+
+
+def capacity_of(case: Case, device: Device) -> int | None:
+    """Return the memory for probes and predictions, in bytes, without the margin; None if unlimited."""
+    # Other programs need the host's memory too, so only a limit counts there.
+    of_card = None if device.shares_memory else device.available_bytes or device.memory_bytes
+    capacity = min(filter(None, (case.memory_limit_bytes, of_card)), default=None)
+    margin = CPU_MARGIN if device.shares_memory else host.WSL_MARGIN if host.in_wsl() else MARGIN
+    return int(capacity * (1 - margin)) if capacity else None
+
+
+def fit_batch(case: Case, device: Device, cap: int, measure: Measure, say: Say) -> Case:
+    """Return the case with its batch and the curve of the search, or with a refusal if no batch works.
+
+    The case's first trial, at the full memory limit, has to confirm the batch (see `confirm`).
+    """
+    within = capacity_of(case, device)
+    fitted: dict[int, float] = {}
+    """Rate of steps on a resident batch, in samples/s, by batch."""
+    last = Measurement(status="out_of_memory")
+    failed: list[Measurement] = []
+    """The measurement of the probe that ended the search, if one did."""
+
+    def probe(batch: int) -> ProbeResult | None:
+        nonlocal last
+        if failed:
+            return None
+        # The proof of the precision does not depend on the batch: only the first that fits has it.
+        measured = measure(_probe_of(replace(case, memory_limit_bytes=within), batch, prove=not fitted))
+        rate = measured.samples_per_second or 0.0
+        smaller = [fitted[size] for size in fitted if size < batch]
+        resident = measured.resident_samples_per_second
+        is_slow = resident is not None and resident < SPILLED * max(smaller, default=0.0)
+        # A CPU's rate falls for other reasons.
+        spilled = is_slow and case.batch_policy == "max" and device.kind != "cpu"
+        fitting = fits(measured) and not spilled
+        why_not = "far slower than a smaller batch" if spilled else why_not_fitting(measured)
+        say(f"  batch {batch}: {f'{rate:,.1f} samples/s' if fitting else why_not}")
+        if batch == 1 and measured.status == "failed" and last.status == "out_of_memory" and not fitted:
+            # BatchNorm needs two samples if an image has shrunk to one pixel, and two did not fit.
+            last = replace(last, reason=f"a batch of 2: {last.reason}; and a batch of 1: {measured.reason}")
+            return ProbeResult(fits=False)
+        last = measured
+        if fitting:
+            fitted[batch] = resident or 0.0
+        elif measured.status not in {"ok", "out_of_memory"} and not (smaller and measured.status != "timed_out"):
+            # No batch fits, or a library compiles or searches for long, which may take as long at a smaller batch.
+            failed.append(replace(measured, reason=f"batch {batch}: {measured.reason}"))
+            return None
+        # If a larger batch crashes or is killed, the cause is most often memory: it does not fit.
+        resting = measured.resting_memory_bytes or 0
+        return ProbeResult(fits=fitting, rate=rate, memory_bytes=measured.peak_memory_bytes or 0, resting_bytes=resting)
+
+    say(f"searching the {'largest' if case.batch_policy == 'max' else 'fastest'} batch of {case.label}")
+    if case.batch_policy == "max":
+        rough = case.mode == "quick" and case.device != "cpu"
+        result = largest_batch(probe, capacity_bytes=within, cap=cap, rough=rough)
+    else:
+        result = fastest_batch(probe, cap=cap)
+    if result.batch is None:
+        return _refused(case, failed[0] if failed else last, "failed in the batch search" if failed else result.reason)
+    note = ", where the search stopped" if failed else ", capped" if result.capped else ""
+    say(f"  batch {result.batch}{note}; its first trial confirms it")
+    capped = result.capped or bool(failed)
+    return replace(case, batch_size=result.batch, batch_capped=capped, batch_curve=result.curve)
+
+
+def fits(measurement: Measurement) -> bool:
+    """Return whether the trial's batch fits in memory."""
+    return measurement.status == "ok" and measurement.allocator_retries == 0
+
+
+def why_not_fitting(measurement: Measurement) -> str:
+    """Return why the trial's batch does not fit in memory, or why that is unknown."""
+    if measurement.status == "ok":
+        return f"the allocator had to free memory {measurement.allocator_retries} times"
+    return f"{measurement.status}: {measurement.reason}" if measurement.reason else measurement.status
+
+
+def _refused(case: Case, measurement: Measurement, why: str) -> Case:
+    """Return the case with a refusal. Its status is that of the last probe: `unsupported` would never be repeated."""
+    status = "out_of_memory" if measurement.status == "ok" else measurement.status
+    reason = f"{why}: {measurement.reason}" if measurement.reason else why
+    return replace(case, refusal=reason, refusal_status=status)
+
+
+def confirm(trial: Trial, measure: Measure, say: Say) -> tuple[Trial, Measurement | None]:
+    """Run the first trial at the batch that a search found, or at a smaller one that fits; returns it as it ran.
+
+    Before a full run this is a quick trial, so that a batch that is too large does not cost hours. If no trial is ok,
+    the case is refused and there is no measurement. Nor is there one of a full run.
+    """
+    searched = trial.case
+    mode: Mode = "quick" if searched.mode == "full" else searched.mode
+    for _ in range(1 + BACK_OFFS):
+        batch = trial.batch_size
+        measurement = measure(replace(trial, case=replace(trial.case, mode=mode)))
+        if fits(measurement) or measurement.status == "goal_missed" or measurement.diverged:
+            return trial, None if searched.mode == "full" else measurement
+        say(f"  batch {batch} not confirmed: {why_not_fitting(measurement)}")
+        smaller = int(batch * BACK_OFF) // 8 * 8
+        smaller = smaller if smaller >= 8 else batch // 2
+        # A smaller batch helps only with memory; BatchNorm cannot train on one sample.
+        if not (measurement.status in {"ok", "out_of_memory"} or measurement.fault == "crashed") or smaller < 2:
+            break
+        trial = replace(trial, case=replace(trial.case, batch_size=smaller, batch_capped=False))
+    why = f"batch {searched.batch_size} was found, but no trial confirmed it or a smaller one"
+    return replace(trial, case=_refused(searched, measurement, why)), None
