@@ -14,6 +14,8 @@ from conftest import imported_script
 
 from gpubench.suite import files
 
+ROOT = Path(__file__).parents[1]
+
 
 @pytest.fixture
 def on_a_card(benchmark_script):
@@ -109,14 +111,6 @@ def test_forks_take_less_time_and_a_whole_run_waits_for_a_batch_that_fits(card_t
     assert (timed.rows, timed.trials) == (2, 4), "each case's whole run, and a quick one before it"
 
 
-ROOT = Path(__file__).parents[1]
-
-
-@pytest.fixture
-def fuzz(benchmark_script):
-    return benchmark_script("fuzz")
-
-
 @pytest.mark.e2e
 def test_a_small_run_finds_nothing():
     done = subprocess.run(
@@ -131,19 +125,15 @@ def test_a_small_run_finds_nothing():
     assert len(done.stdout.splitlines()) == 8
 
 
-def raises(rng, folder):
-    return 1 / 0
-
-
-def warns(rng, folder):
-    warnings.warn("divide by zero", RuntimeWarning, stacklevel=1)
-
-
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [(raises, "ZeroDivisionError"), (warns, "RuntimeWarning: divide by zero")],
+    [
+        (lambda rng, folder: 1 / 0, "ZeroDivisionError"),
+        (lambda rng, folder: warnings.warn("zero", RuntimeWarning, stacklevel=1), "RuntimeWarning: zero"),
+    ],
 )
-def test_what_goes_wrong_is_found(fuzz, tmp_path, monkeypatch, kind, words):
+def test_what_goes_wrong_is_found(benchmark_script, tmp_path, monkeypatch, kind, words):
+    fuzz = benchmark_script("fuzz")
     monkeypatch.setitem(fuzz.KINDS, "load", kind)
     assert words in fuzz.once("load", "1", 0, tmp_path)[2]
 
@@ -155,14 +145,7 @@ def test_nothing_is_lost_doubled_or_left_over(benchmark_script, capsys, kills, a
     assert code == 0, capsys.readouterr().out
 
 
-CHECKOUT = Path(__file__).parents[1]
 mutations = imported_script("mutations")
-
-
-def changed(source):
-    """Every line that stands in the place of the only one of `source`."""
-    found = mutations.mutations_of("a.py", source, 1000, 1)
-    return sorted(each.mutated for each in found)
 
 
 def test_what_becomes_of_a_line():
@@ -177,10 +160,11 @@ def test_what_becomes_of_a_line():
         "x = a if b else c": ["x = a if (not b) else c"],
         "é = 'ß' if a else b": ["é = 'ß' if (not a) else b"],
     }
-    assert {source: changed(source) for source in expected} == expected
+    found = {source: mutations.mutations_of("a.py", source, 1000, 1) for source in expected}
+    assert {source: sorted(each.mutated for each in changes) for source, changes in found.items()} == expected
 
 
 def test_the_table_names_modules_and_tests_that_there_are():
     for module, tests in mutations.TESTS.items():
-        assert (CHECKOUT / module).is_file()
-        assert [name for name in tests if not (CHECKOUT / "tests" / f"{name}.py").is_file()] == []
+        assert (ROOT / module).is_file()
+        assert [name for name in tests if not (ROOT / "tests" / f"{name}.py").is_file()] == []

@@ -23,10 +23,6 @@ def two_cards(trials=1):
     return given
 
 
-def section_results(answer, study):
-    return [result for one in answer.sections if one.study == study for result in one.results]
-
-
 def test_one_comparison_is_over_card_and_precision_together_on_one_base(tmp_path):
     buyer = section(answered(tmp_path, two_cards()), "buyer")
     (result,) = buyer.results
@@ -62,7 +58,8 @@ def test_models_policies_and_precisions_stay_apart_with_figures_of_both_sides(tm
         for precision, seconds in (("fp32", 60.0), ("fp16", 30.0)):
             given += rows([seconds * factor], model="resnet18", precision=precision, **card, **largest)
         given += rows([20.0 * factor], model="resnet18", precision="bf16", **card)
-    results = section_results(answered(tmp_path, given), "buyer")
+    sections = answered(tmp_path, given).sections
+    results = [result for one in sections if one.study == "buyer" for result in one.results]
     assert sorted(round(result.value, 2) for result in results) == [4.9, 6.0, 20.0]
     assert len({result.settings for result in results}) == 3, "words tell them apart"
     given = [*two_cards(), *rows([7200.0], suite="mine"), *rows([3600.0], suite="mine", precision="fp16")]
@@ -102,7 +99,6 @@ def test_own_rows_of_a_card_lead_the_newest_first_and_those_of_a_cpu_do_not(tmp_
     lines = screen(answered(tmp_path, [*published, *newer]))
     assert any(line.split()[:1] == ["resnet18"] for line in lines)  # the table of models, of the own card
     assert any("GTX 1080 Ti / RTX 2080 Ti" in line for line in lines)  # beside it
-    published = [*rows([100.0], **PUBLISHED), *rows([50.0], **PUBLISHED | OLD)]
     cpu = {"card": "AMD EPYC", "device": "cpu", "session": "s9"}
     given = [*published, *rows([40.0], **cpu), *rows([30.0], precision="bf16", **cpu)]
     assert "GTX 1080 Ti" in answered(tmp_path, given).headline

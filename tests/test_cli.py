@@ -74,7 +74,7 @@ MANY = (
     " --tensorboard t --dry-run"
 )
 REST = "run --until 2% --budget 90s"
-QUICK, RANKED, UNRANKED = "run --quick", "run --quick --suite resnet", "run --quick --suite resnet --no-place"
+QUICK, RANKED, UNRANKED = "run --quick", "run --quick --suite resnet", "run --quick --suite resnet --no-rank"
 ON_SLURM = "run --slurm partition=gpu,nodes=4 --seed 9 --out x.csv"
 
 
@@ -122,7 +122,7 @@ def test_help_fits_80_columns_and_flags_take_no_value(line, monkeypatch):
     text = invoke(app, [*line, "--help"]).stdout
     assert max(map(len, text.splitlines())) <= 80
     assert not re.search(r"--(?!help|install|show)\S+ +<bool>", text)
-    assert set(re.findall(r"--no-\S+", text)) <= {"--no-place"}
+    assert set(re.findall(r"--no-\S+", text)) <= {"--no-rank"}
 
 
 def test_the_doctors_exit_code_says_whether_there_is_something_to_fix(monkeypatch):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -110,50 +111,31 @@ def test_a_row_names_no_user_and_no_home(monkeypatch):
     monkeypatch.setattr(getpass, "getuser", lambda: "marie")
     monkeypatch.setattr(Path, "home", lambda: Path("/home/marie"))
     assert without_names("/home/marie/data of marie") == "~/data of USER"
-
-    def nobody():
-        raise KeyError("getpwuid(): uid not found: 12345")
-
-    monkeypatch.setattr(getpass, "getuser", nobody)
+    monkeypatch.setattr(getpass, "getuser", Mock(side_effect=KeyError("getpwuid(): uid not found: 12345")))
     monkeypatch.setattr(Path, "home", lambda: Path("/"))
     assert without_names("OSError: /data/a.bin is not there") == "OSError: /data/a.bin is not there"
 
 
-def control_groups(folder, files, own):
-    """A tree of groups as in /sys/fs/cgroup, and the file that names the process's own."""
-    for name, text in files.items():
-        (folder / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / "groups" / name).write_text(f"{text}\n")
-    (folder / "own").write_text(f"{own}\n")
-    return folder / "groups", folder / "own"
-
-
 @pytest.mark.parametrize(
-    ("files", "own", "cpus"),
+    ("limits", "own", "cpus", "memory"),
     [
-        ({"cpu.max": "150000 100000"}, "0::/", 1.5),
-        ({"cpu.max": "max 100000"}, "0::/", None),
-        ({"job/cpu.max": "200000 100000", "job/step/cpu.max": "max 100000"}, "0::/job/step", 2.0),
-        ({"cpu.max": "300000 100000"}, "0::/docker/of-the-host", 3.0),
-        ({}, "0::/", None),
+        ({"": ("150000 100000", "4096")}, "0::/", 1.5, 4096),
+        ({"": ("max 100000", "max")}, "0::/", None, None),
+        ({"job": ("200000 100000", "8192"), "job/step": ("max 100000", "max")}, "0::/job/step", 2.0, 8192),
+        ({"": ("300000 100000", "16384")}, "0::/docker/of-the-host", 3.0, 16384),
+        ({}, "0::/", None, None),
     ],
 )
-def test_a_limit_of_cpu_time_counts_as_cpus(tmp_path, files, own, cpus):
-    assert environment.cgroup_cpus(*control_groups(tmp_path, files, own)) == cpus
-
-
-@pytest.mark.parametrize(
-    ("files", "own", "limit"),
-    [
-        ({"memory.max": "4096"}, "0::/", 4096),
-        ({"memory.max": "max"}, "0::/", None),
-        ({"job/memory.max": "8192", "job/step/memory.max": "max"}, "0::/job/step", 8192),
-        ({}, "0::/", None),
-    ],
-)
-def test_files_stay_in_the_memory_that_is_free_or_in_the_groups(tmp_path, monkeypatch, files, own, limit):
+def test_limits_of_the_control_groups_count_as_cpus_and_as_memory_for_files(
+    tmp_path, monkeypatch, limits, own, cpus, memory
+):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2**30))
-    assert environment.memory_for_files(*control_groups(tmp_path, files, own)) == (limit or 2**30)
+    for group, texts in limits.items():
+        for name, text in zip(("cpu.max", "memory.max"), texts, strict=True):
+            write(tmp_path / "groups" / group / name, f"{text}\n")
+    write(tmp_path / "own", f"{own}\n")  # as /sys/fs/cgroup, and the file that names the process's own group
+    assert environment.cgroup_cpus(tmp_path / "groups", tmp_path / "own") == cpus
+    assert environment.memory_for_files(tmp_path / "groups", tmp_path / "own") == (memory or 2**30)
 
 
 def test_no_more_cpus_than_the_limit_gives(monkeypatch):
@@ -169,13 +151,10 @@ h:1:2 [0] NCCL INFO Channel 00/0 : 7[7] -> 8[0] [send] via NET/IB/0/GDRDMA
 """
 
 
-def test_version_and_direct_exchange_are_read(tmp_path):
+def test_version_and_direct_exchange_are_read_where_there_is_a_log(tmp_path):
     log = tmp_path / "nccl.log"
+    assert nccl_facts(log) == ""
     log.write_text(LOG)
     assert lacking(nccl_facts(log), "NCCL 2.27.3+cuda12.9", "GPUDirect RDMA used") == []
     log.write_text(LOG.replace("/GDRDMA", ""))
     assert nccl_facts(log).endswith("GPUDirect RDMA not used")
-
-
-def test_no_log_tells_nothing(tmp_path):
-    assert nccl_facts(tmp_path / "nccl.log") == ""

@@ -46,7 +46,6 @@ def test_rows_are_chosen_and_the_options_of_the_command_are_arguments():
     answer = gpubench.compare(chosen)
     assert [result.kind for result in answer.results] == ["precision"]
     assert len(answer.table(None).splitlines()) == 11, "a chosen row's text, and the header"
-    rows = gpubench.load(ARTICLE)
     assert len(rows.to_frame()) == 18
     slower = gpubench.compare(rows, by="card", baseline="2080", where=["precision=fp32"])
     assert [round(each.value, 2) for each in slower.results] == [0.77]

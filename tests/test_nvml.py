@@ -1,10 +1,11 @@
 """What each generation of cards tells, and that a refusal is never more than an empty field."""
 
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pynvml
 import pytest
-from nvml_answers import A100_MIG, GTX_1050, H100, MIB, P2000, RECORDED, UUID, V100S, Nvml, find, processes
+from nvml_answers import A100_MIG, GRAPHICS, H100, MIB, RECORDED, UUID, V100S, Nvml, find, processes
 
 from gpubench.hardware.environment import Device
 from gpubench.hardware.makers.nvidia import reason_names
@@ -14,32 +15,25 @@ from gpubench.hardware.state import CardState, Processes, Reading
 SLICE = "0a1b2c3d-0000-1111-2222-333344445555"
 
 
-@pytest.mark.parametrize(
-    ("answers", "reading"),
-    [
-        (P2000, Reading(4.61, None, 139, 405, 34, 0.0, 1 * MIB, 1, 8, frozenset({"idle"}))),
-        (GTX_1050, Reading(None, None, 683, 2504, 44, 0.07, 65 * MIB, 3, 8, frozenset({"idle"}))),
-        (V100S, Reading(232.8, 5e6, 1410, 1107, 66, 0.97, 31689 * MIB, 3, 16, frozenset())),
-        (H100, Reading(72.02, 9e6, 345, 2619, 33, 0.0, 2 * MIB, 5, 16, frozenset({"idle"}))),
-    ],
-    ids=RECORDED,
-)
-def test_each_generation_is_read_as_far_as_it_tells(answers, reading):
-    assert find(Nvml(answers), UUID).read() == reading
+IDLE = frozenset({"idle"})
+READ = {
+    "P2000": Reading(4.61, None, 139, 405, 34, 0.0, 1 * MIB, 1, 8, IDLE),
+    "GTX 1050": Reading(None, None, 683, 2504, 44, 0.07, 65 * MIB, 3, 8, IDLE),
+    "V100S": Reading(232.8, 5e6, 1410, 1107, 66, 0.97, 31689 * MIB, 3, 16, frozenset()),
+    "H100": Reading(72.02, 9e6, 345, 2619, 33, 0.0, 2 * MIB, 5, 16, IDLE),
+}
+SET_UP = {
+    "P2000": CardState(75, 75, 1721, 3504, "default", "", "", "on", 3, 16),
+    "GTX 1050": CardState(None, None, 1911, 3504, "", "", "", "on", 3, 16),
+    "V100S": CardState(250, 250, 1597, 1107, "default", "on", "", "off", 3, 16),
+    "H100": CardState(700, 700, 1980, 2619, "default", "on", "off", "on", 5, 16),
+}
 
 
-@pytest.mark.parametrize(
-    ("answers", "state"),
-    [
-        (P2000, CardState(75, 75, 1721, 3504, "default", "", "", "on", 3, 16)),
-        (GTX_1050, CardState(None, None, 1911, 3504, "", "", "", "on", 3, 16)),
-        (V100S, CardState(250, 250, 1597, 1107, "default", "on", "", "off", 3, 16)),
-        (H100, CardState(700, 700, 1980, 2619, "default", "on", "off", "on", 5, 16)),
-    ],
-    ids=RECORDED,
-)
-def test_the_set_up_of_each_generation(answers, state):
-    assert find(Nvml(answers), UUID).state() == state
+@pytest.mark.parametrize("name", RECORDED)
+def test_each_generation_is_read_as_far_as_it_tells(name):
+    card = find(Nvml(RECORDED[name]), UUID)
+    assert (card.read(), card.state()) == (READ[name], SET_UP[name])
 
 
 def test_a_mig_slice_has_the_clocks_of_its_card_but_not_its_power_however_cuda_names_it():
@@ -78,10 +72,11 @@ def test_a_card_is_found_by_its_uuid_and_an_unknown_one_is_no_card():
     assert {find(Nvml(H100), uuid) for uuid in ("", "00000000-1111-2222-3333-444444444444")} == {None}
 
 
-def test_changed_clocks_and_reasons_have_names():
-    graphics = pynvml.NVML_CLOCK_GRAPHICS
-    changed = Nvml(V100S, nvmlDeviceGetApplicationsClock={graphics: 1005}, nvmlDeviceGetGpcClkVfOffset=150)
-    assert find(changed, UUID).state().clocks_policy == "application clock 1005 MHz of 1245, offset +150 MHz"
+def test_a_changed_limit_and_changed_clocks_are_told_and_reasons_have_names():
+    changes = {"nvmlDeviceGetGpcClkVfOffset": 150, "nvmlDeviceGetPowerManagementLimit": 200_000}
+    state = find(Nvml(V100S, nvmlDeviceGetApplicationsClock={GRAPHICS: 1005}, **changes), UUID).state()
+    assert state.clocks_policy == "application clock 1005 MHz of 1245, offset +150 MHz"
+    assert (state.power_limit_watts, state.default_power_limit_watts) == (200, 250)
     assert reason_names(0) == frozenset()
     assert reason_names(0x4 | 0x40) == {"power_cap", "hw_thermal"}
     assert reason_names(0x80 | 0x10000) == {"power_brake", "0x10000"}
@@ -101,28 +96,23 @@ def test_a_driver_older_than_the_binding_is_asked_by_the_older_name():
 
 
 def test_each_device_is_asked_of_the_makers_of_its_kind_in_turn(monkeypatch):
-    makers = [Maker("cuda", "a"), Maker("cuda", "b"), Maker("xpu", "c", library=None), Maker("mps", "d")]
+    makers = [
+        maker("cuda", "a", {"cuda1"}),
+        maker("cuda", "b", {"cuda0", "cuda1"}),
+        maker("xpu", "c", {"xpu0"}, library=None),
+        maker("mps", "d"),
+    ]
     monkeypatch.setattr("gpubench.hardware.readers.MAKERS", makers)
     devices = [SimpleNamespace(device=name, kind=name[:-1]) for name in ("cuda0", "cuda1", "xpu0", "cpu0")]
-    makers[0].knows, makers[1].knows = {"cuda1"}, {"cuda0", "cuda1"}
     assert readers(devices) == {"cuda0": "b", "cuda1": "a", "xpu0": None, "cpu0": None}
-    assert makers[3].asked == 0
+    assert not makers[3].library.called
     assert unread_sensors(devices[0]).advice == "install a; install b"
 
 
-class Maker:
+def maker(kind, name, knows=(), *, library="there"):
     """A file of `makers/` whose reader is its name."""
-
-    def __init__(self, kind, name, library="there"):
-        self.KIND, self.MISSING, self.name = kind, f"install {name}", name
-        self.asked, self.knows, self._library = 0, set(), library
-
-    def library(self):
-        self.asked += 1
-        return self._library
-
-    def find(self, library, device):
-        return self.name if device.device in self.knows else None
+    find = Mock(side_effect=lambda library, device: name if device.device in knows else None)
+    return SimpleNamespace(KIND=kind, MISSING=f"install {name}", library=Mock(return_value=library), find=find)
 
 
 @pytest.mark.parametrize(

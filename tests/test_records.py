@@ -12,6 +12,7 @@ import sys
 import tempfile
 from dataclasses import fields, replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -85,20 +86,6 @@ def found(path):
         return [note.removeprefix(f"{path}: ") for note in file.notes]
 
 
-def test_a_torn_last_line_is_sealed_named_and_never_glued_to_the_next_row(tmp_path):
-    path = tmp_path / "a.csv"
-    records.append(path, [ROW, replace(ROW, trial=1)])
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-30])
-    assert "torn" in found(path)[0]
-    assert found(path) == []
-    records.append(path, [replace(ROW, trial=2)])
-    loaded = load([path])
-    assert loaded.frame["trial"].isna().tolist() == [True, False]
-    assert loaded.frame["trial"].tolist()[1] == 2
-    assert len(loaded.problems) == 1
-
-
 def test_concurrent_appends_lose_no_row_and_write_one_header(tmp_path):
     path = tmp_path / "a.csv"
     script = """
@@ -148,38 +135,28 @@ def test_no_column_may_hold_infinity_and_an_empty_cell_is_fine(name):
     assert [breaks(value, ABOUT[name].allowed, whole=False) for value in values.tolist()] == [True, True, False]
 
 
-def cells_of(**changes):
-    return dict(zip(COLUMNS, to_cells(replace(ROW, **changes)), strict=True))
-
-
-def test_a_row_as_text():
-    cells = cells_of(
-        seconds=0.1, trial=3, batch_capped=True, reason=" two \n words\t", data_stall=1e-7, loader_wait=2.0
-    )
-    names = (
-        "schema",
-        "seconds",
-        "trial",
-        "batch_capped",
-        "reason",
-        "data_stall",
-        "loader_wait",
-        "epochs",
-        "card",
-        "end",
-    )
-    assert [cells[name] for name in names] == ["1", "0.1", "3", "true", "two words", "1e-07", "2.0", "", "", "end"]
-    assert cells_of(batch_capped=False)["batch_capped"] == "false"
-    assert len(cells) == len(fields(Row))
-
-
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [(np.float64(1.5), "1.5"), (np.float64(0.1), "0.1"), (np.float32(1.5), "1.5"), (np.int64(7), "7")],
+    ("name", "value", "text"),
+    [
+        ("schema", ROW.schema, "1"),
+        ("end", ROW.end, "end"),
+        ("epochs", None, ""),
+        ("card", "", ""),
+        ("reason", " two \n words\t", "two words"),
+        ("batch_capped", True, "true"),
+        ("batch_capped", False, "false"),
+        ("trial", 3, "3"),
+        ("seconds", 0.1, "0.1"),
+        ("seconds", 1e-7, "1e-07"),
+        ("seconds", 2.0, "2.0"),
+        ("seconds", np.float64(0.1), "0.1"),
+        ("seconds", np.float32(1.5), "1.5"),
+        ("seconds", np.int64(7), "7"),
+    ],
 )
-def test_numbers_of_numpy_are_written_as_numbers(value, text):
+def test_a_value_as_text(name, value, text):
     """np.float64 is a float whose repr is `np.float64(1.5)`."""
-    assert cells_of(seconds=value)["seconds"] == text
+    assert dict(zip(COLUMNS, to_cells(replace(ROW, **{name: value})), strict=True))[name] == text
 
 
 def test_a_file_of_ours_stays_as_it_is_with_one_header(tmp_path):
@@ -232,11 +209,16 @@ TORN = "the last line was torn (a run was killed while writing it); it is kept a
         (b'"1",en', b'"1",en\n', [TORN]),
     ],
 )
-def test_what_becomes_of_a_last_line(tmp_path, end, left, said):
+def test_a_torn_last_line_is_sealed_named_once_and_never_glued_to_the_next_row(tmp_path, end, left, said):
     path = tmp_path / "a.csv"
     path.write_bytes(HEADER + b"\n" + end)
     assert found(path) == said
+    assert found(path) == []
     assert path.read_bytes() == HEADER + b"\n" + left
+    records.append(path, [replace(ROW, trial=2)])
+    loaded = load([path])
+    assert loaded.frame["trial"].tolist()[-1] == 2
+    assert len(loaded.problems) == 1
 
 
 @pytest.mark.parametrize("length", [1, 30, len(HEADER)])
@@ -382,21 +364,18 @@ def test_a_lock_holds_inside_one_process_and_is_on_the_file_whatever_its_name(he
 
 
 def test_where_there_are_no_locks_that_is_said(tmp_path, monkeypatch):
-    def no_locks(*arguments):
-        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
-
-    monkeypatch.setattr("fcntl.flock", no_locks)
+    refusal = OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+    monkeypatch.setattr("fcntl.flock", Mock(side_effect=refusal))
     assert found(tmp_path / "a.csv") == ["no locks on its file system, so a second run would not be noticed"]
 
 
 def test_a_file_that_was_taken_away_while_one_waited_for_it_is_made_again(tmp_path, monkeypatch):
     path = tmp_path / "a.csv"
-    real, taken = fcntl.flock, []
+    real, files = fcntl.flock, [path]
 
     def slow(descriptor, how):
-        if not taken:
-            path.unlink()
-            taken.append(True)
+        if files:
+            files.pop().unlink()
         return real(descriptor, how)
 
     monkeypatch.setattr("fcntl.flock", slow)

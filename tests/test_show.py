@@ -16,7 +16,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from gpubench.cli.show import network_of
-from gpubench.show.network import Layer, blocks_of, lines
+from gpubench.show.network import blocks_of, lines
 from gpubench.show.network_chart import figure_of
 from gpubench.show.style import themed
 from gpubench.suite import files
@@ -57,7 +57,10 @@ ALL = [
 def test_every_suite_has_a_network_and_a_resnet_is_folded_to_its_blocks():
     assert {getattr(entry, "values", entry)[0] for entry in ALL} == set(files.built_in_names())
     assert all(files.find(name).suite.blueprint for name in files.built_in_names())
-    blocks = looks(network("imagenet", "resnet50"))
+    blocks = [
+        (f"{'+ ' * block.residual}{block.label}", block.shortcut, block.times, block.shape)
+        for block in blocks_of(network("imagenet", "resnet50").layers)
+    ]
     assert blocks[0] == ("conv 7x7 /2, norm, ReLU, max pool", "", 1, (64, 32, 32))
     assert blocks[1] == ("+ conv 1x1, 3x3, 1x1", "conv 1x1", 1, (256, 32, 32))
     assert blocks[2] == ("+ conv 1x1, 3x3, 1x1", "", 2, (256, 32, 32))
@@ -83,13 +86,6 @@ def test_it_fits_a_screen_and_a_picture(suite, model, settings):
         assert all(
             edge.contains(*box.min) and edge.contains(*box.max) for box in (t.get_window_extent() for t in texts)
         )
-
-
-def looks(found):
-    return [
-        (f"{'+ ' * block.residual}{block.label}", block.shortcut, block.times, block.shape)
-        for block in blocks_of(found.layers)
-    ]
 
 
 def test_frozen_and_shared_weights_are_counted_as_such():
@@ -146,8 +142,7 @@ def test_processes_and_batches_move_the_rate_as_in_training():
     assert max(found.values()) == pytest.approx(largebatch.peak_rate("sgd", 0.0, 2048)) == pytest.approx(0.4)
 
 
-def test_a_suite_in_one_file_says_what_it_trains_or_is_told_so(tmp_path, cli, monkeypatch):
-    monkeypatch.setattr("gpubench.runner.process.run_child", run_inside)
+def test_a_suite_in_one_file_says_what_it_trains_or_is_told_so(tmp_path, cli):
     (tmp_path / "mine.py").write_text(MINE)
     silent = cli("show", "mine.py")
     assert silent.returncode == 2
@@ -163,8 +158,7 @@ def test_a_suite_in_one_file_says_what_it_trains_or_is_told_so(tmp_path, cli, mo
         assert picture.size == (1200, 675)
 
 
-def test_what_cannot_be_shown_is_said_in_a_line(cli, tmp_path, monkeypatch):
-    monkeypatch.setattr("gpubench.runner.process.run_child", run_inside)
+def test_what_cannot_be_shown_is_said_in_a_line(cli, tmp_path):
     (tmp_path / "none").write_text("")
     said = [
         cli("show", "scaling"),
@@ -180,8 +174,3 @@ def test_what_cannot_be_shown_is_said_in_a_line(cli, tmp_path, monkeypatch):
     broken = MINE.replace("\nSUITE = ", "\ndef blueprint(trial):\n    return 1 / 0\n\n\nSUITE = ")
     (tmp_path / "mine.py").write_text(broken.replace("Suite(train,", "Suite(train, blueprint=blueprint,"))
     assert lacking(cli("show", "mine.py").stderr, "mine linear", "ZeroDivisionError: division by zero") == []
-
-
-def layer(number, **changes):
-    usual = {"name": f"l{number}", "kind": f"conv {number}x{number}", "shape": (number,), "weights": 1, "flops": 1e6}
-    return Layer(**{**usual, **changes})

@@ -3,8 +3,8 @@
 import csv
 import io
 import re
-from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
@@ -116,50 +116,25 @@ def test_links_to_a_page_are_shown_with_a_picture(tmp_path, url):
         assert about["og:image"] == f"{url or here}preview.png"
 
 
-class Lines(HTMLParser):
-    """The lines of the tables of a page: for each its attributes, and texts and links of its cells."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tables, self.cell = [], None
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        attributes = dict(attributes)
-        if tag == "div" and attributes.get("class") == "scroll":
-            self.tables.append((attributes["aria-label"], []))
-        elif tag == "tr":
-            self.tables[-1][1].append((attributes, []))
-        elif tag in {"th", "td"}:
-            self.cell = ["", ""]
-            self.tables[-1][1][-1][1].append(self.cell)
-        elif tag == "a" and self.cell:
-            self.cell[1] = attributes["href"]
-
-    def handle_endtag(self, tag):
-        if tag in {"th", "td"}:
-            self.cell = None
-
-    def handle_data(self, data):
-        if self.cell:
-            self.cell[0] += data
-
-
 def table(folder, name, which):
-    """Its lines as dicts: their attributes, and by heading a text and a link."""
-    (_, head), *lines = next(lines for label, lines in Lines((folder / name).read_text()).tables if label == which)
-    names = [text for text, _ in head]
-    return [{"attributes": attributes, **dict(zip(names, cells, strict=True))} for attributes, cells in lines]
+    """The lines of a page's first table of this name as dicts: their attributes, and by heading a text and a link."""
+    found = re.search(rf'aria-label="{which}"[^>]*>(<table.*?</table>)', (folder / name).read_text(), re.DOTALL)[1]
+    head, *lines = ElementTree.fromstring(found.replace(" data-sortable", "")).iter("tr")
+    names = [cell.text for cell in head]
+    return [
+        {"attributes": line.attrib, **{name: text_and_link(cell) for name, cell in zip(names, line, strict=True)}}
+        for line in lines
+    ]
+
+
+def text_and_link(cell):
+    return "".join(cell.itertext()), next((link.attrib["href"] for link in cell.iter("a")), "")
 
 
 def test_a_figure_leads_to_the_row_it_was_read_from(folder, site):
-    line = next(
-        each
-        for each in table(folder, "index.html", "cases")
-        if each["card"][0] == "RTX 2080 Ti imported"
-        and each["model"][0] == "resnet18"
-        and each["precision"][0] == "fp32"
-    )
+    wanted = ("RTX 2080 Ti imported", "resnet18", "fp32")
+    lines = table(folder, "index.html", "cases")
+    line = next(each for each in lines if tuple(each[name][0] for name in ("card", "model", "precision")) == wanted)
     page, _, place = line["seconds"][1].partition("#")
     assert line["seconds"][0].split()[0] == "1,692"
     row = next(each for each in table(folder, page, "rows") if each["attributes"].get("id") == place)
@@ -273,24 +248,16 @@ def test_no_rows_one_row_and_what_cannot_be_read(tmp_path, capsys):
         write_site([tmp_path / "bad.csv"], tmp_path / "bad.csv")
 
 
-def test_files_of_one_name_are_two(tmp_path):
-    for name, device in (("a", "aaaa"), ("b", "bbbb")):
+def test_files_of_one_name_are_two_and_ranks_are_among_comparable_cases(tmp_path):
+    cases = {"a": [*rows([100.0] * 6), *rows([50.0] * 6, precision="bf16")], "b": rows([10.0] * 6, batch_size=128)}
+    for name, given in cases.items():
         (tmp_path / name).mkdir()
-        records.append(tmp_path / name / "mine.csv", rows([100.0, 101.0], device_hash=device, session=name))
+        records.append(tmp_path / name / "mine.csv", given)
     pages = built(tmp_path / "site", tmp_path / "a", tmp_path / "b")
     assert leads_nowhere(pages, tmp_path / "site") == []
-    assert len(table(tmp_path / "site", "card/rtx-2080-ti.html", "rows")) == 4
-
-
-def test_ranks_are_among_comparable_cases(tmp_path):
-    fast, slow = rows([50.0] * 6, precision="bf16"), rows([100.0] * 6)
-    other = rows([10.0] * 6, batch_size=128)
-    records.append(tmp_path / "mine.csv", [*slow, *fast, *other])
-    built(tmp_path / "site", tmp_path / "mine.csv")
-    places = {
-        (each["precision"][0], each["batch"][0]): each["rank"][0]
-        for each in table(tmp_path / "site", "index.html", "cases")
-    }
+    assert len(table(tmp_path / "site", "card/rtx-2080-ti.html", "rows")) == 18
+    lines = table(tmp_path / "site", "index.html", "cases")
+    places = {(each["precision"][0], each["batch"][0]): each["rank"][0] for each in lines}
     assert places == {("bf16", "64 (fixed)"): "1 of 2", ("fp32", "64 (fixed)"): "2 of 2", ("fp32", "128 (fixed)"): ""}
 
 

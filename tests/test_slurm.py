@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -28,22 +28,11 @@ NEEDED = ("munged", "slurmctld", "slurmd", "scontrol", "sbatch")
     ("wishes", "exclusive"), [({}, True), ({"cpus_per_task": 64}, None), ({"exclusive": "user"}, "user")]
 )
 def test_a_job_that_names_no_cpus_gets_whole_nodes(monkeypatch, tmp_path, wishes, exclusive):
-    asked = {}
-
-    class Executor:
-        def __init__(self, folder):
-            pass
-
-        def update_parameters(self, **parameters):
-            asked.update(parameters)
-
-        def submit(self, *arguments):
-            return SimpleNamespace(job_id="7")
-
-    failed = SimpleNamespace(FailedJobError=OSError)
-    stand_in = SimpleNamespace(SlurmExecutor=Executor, core=SimpleNamespace(utils=failed))
+    executor = Mock(**{"submit.return_value.job_id": "7"})
+    stand_in = Mock(**{"SlurmExecutor.return_value": executor, "core.utils.FailedJobError": OSError})
     monkeypatch.setitem(sys.modules, "submitit", stand_in)
     assert _submit({"nodes": 1, "gpus_per_node": 8, **wishes}, [], tmp_path) == "7"
+    asked = executor.update_parameters.call_args.kwargs
     assert asked["additional_parameters"].get("exclusive") == exclusive
 
 

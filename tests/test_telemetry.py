@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from nvml_answers import H100, P2000, UUID, V100S, Nvml, find, processes
+from nvml_answers import H100, RECORDED, UUID, Nvml, find, processes
 from small_trials import small_trial
 
 from gpubench.hardware.environment import Device, cpu_facts, environment_of
@@ -47,18 +47,18 @@ class Card:
         return self.seen
 
 
-def sampled(card, seconds, *, cpu_energy=lambda: None, on_cpu=False, pid=1):
-    """A sampler that was ticked every 0.2 s, and what it told the child, with the times."""
-    now = 0.0
-    sampler = Sampler(card, cpu_energy, on_cpu=on_cpu, now=lambda: now)
+def sampled(card, seconds, *, cpu_energy=lambda: None, on_cpu=False, pid=1, first_lap=0.0, now=None):
+    """A sampler that was ticked every 0.2 s, and what it told the child, with the times; `now` has the time in it."""
+    now = now or [0.0]
+    sampler = Sampler(card, cpu_energy, on_cpu=on_cpu, now=lambda: now[0])
     told = []
-    sampler.note(LAP_EVENT)
-    while now <= seconds:
+    while now[0] <= seconds:
+        sampler.note(LAP_EVENT if now[0] >= first_lap else BEGUN)
         if isinstance(card, Card):
-            card.now = now
+            card.now = now[0]
         if news := sampler.tick(pid):
-            told.append((now, news))
-        now += 0.2
+            told.append((now[0], news))
+        now[0] += 0.2
     return sampler, told
 
 
@@ -89,8 +89,7 @@ def counted(now):
 def test_energy_is_that_of_timed_laps_of_a_second_at_least():
     sampler, _ = sampled(Card(lambda now: Reading(energy_joules=5e6 + counted(now), power_watts=1.0)), 50)
     seen = sampler.telemetry(LAPS)
-    assert seen.energy_joules == pytest.approx(6000)
-    assert seen.energy_source == "counter"
+    assert (seen.energy_joules, seen.energy_source) == (pytest.approx(6000), "counter")
     assert seen.mean_power_watts == pytest.approx(300)
     assert seen.joules_per_sample == pytest.approx(20)
     # The child answers and ends in the middle of the parent's pause, with its last laps behind the last reading.
@@ -176,16 +175,11 @@ def test_a_clock_that_falls_marks_a_trial(fall, reasons, marks):
 
 @pytest.mark.parametrize("name", ["P2000", "V100S", "H100"])
 def test_a_real_card_from_the_driver_to_the_columns(name):
-    now = 0.0
-    answers = {"P2000": P2000, "V100S": V100S, "H100": H100}[name]
+    now, answers = [0.0], RECORDED[name]
     counter = "nvmlDeviceGetTotalEnergyConsumption"
-    changes = {counter: lambda: int(answers[counter] + 1000 * counted(now))} if counter in answers else {}
-    changes["nvmlDeviceGetPowerUsage"] = lambda: int(1000 * busy(now))
-    card = find(Nvml(answers, **changes), UUID)
-    sampler = Sampler(card, now=lambda: now)
-    while now < 50:
-        sampler.tick(1)
-        now += 0.2
+    changes = {counter: lambda: int(answers[counter] + 1000 * counted(now[0]))} if counter in answers else {}
+    changes["nvmlDeviceGetPowerUsage"] = lambda: int(1000 * busy(now[0]))
+    sampler, _ = sampled(find(Nvml(answers, **changes), UUID), 50, now=now)
     seen = sampler.telemetry(LAPS)
     assert seen.energy_joules == pytest.approx(6000, rel=0.01)
     assert seen.energy_source == ("integrated" if name == "P2000" else "counter")
@@ -276,7 +270,7 @@ def seen_by(compute=(), graphics=(), *, all_visible=True):
     return foreign(Processes(frozenset(compute), frozenset(graphics)), ME, all_visible=all_visible)
 
 
-def test_our_own_child_and_its_children_are_not_foreign(tmp_path):
+def test_our_own_child_and_its_children_are_not_foreign():
     child = psutil.Popen(["sleep", "600"])
     try:
         assert seen_by({ME, child.pid}) == Processes()
@@ -340,19 +334,9 @@ BUSY = Reading(sm_clock_mhz=1500, temperature_celsius=70, utilisation=0.9, reaso
 
 
 def test_a_card_that_idles_while_code_is_compiled_has_not_settled():
-    now = 0.0
-    card = Card(lambda now: IDLE if now < 8 else BUSY)
-    sampler = Sampler(card, now=lambda: now)
-    sampler.note(BEGUN)
-    told = []
-    while now < 30:
-        card.now = now
-        if now > 9:
-            sampler.note(LAP_EVENT)
-        if message := sampler.tick(1):
-            told.append((round(now), message))
-        now += 0.2
-    assert told == [(14, {"settled": True})], "five seconds after the first lap"
+    _, told = sampled(Card(lambda now: IDLE if now < 8 else BUSY), 30, first_lap=9.0)
+    ((when, news),) = told
+    assert (round(when), news) == (14, {"settled": True}), "five seconds after the first lap"
 
 
 def test_that_a_card_has_settled_is_told_once_and_withdrawn_when_it_moves():

@@ -11,12 +11,11 @@ from gpubench.studies.cards.figures import short_name
 from gpubench.studies.cards.placing import (
     KIND,
     MODEL,
-    NOT_RANKED,
     PIXELS,
     STUDY,
-    are_comparable,
     expected_of,
     expected_sentence,
+    why_not_ranked,
 )
 from gpubench.studies.cards.ranking import WELL_KNOWN
 from gpubench.studies.cards.ratio import published_speeds
@@ -56,10 +55,11 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
         basis = ", ".join(["1 run each: rough", *marked(marks, len(trials), "runs ")])
         title = f"{mixed} is {speedup} as fast as fp32 on this {'CPU' if on_cpu else card} ({basis})"
         lines += wrapped(f"{title}.")
-    is_ranked = not on_cpu and bool(mixed) and all(are_comparable(trials.loc[[mixed]].reset_index(), ("quick",)))
+    why = why_not_ranked(trials.loc[[mixed] if mixed else []].reset_index(), ("quick",))
+    is_ranked = not on_cpu and not why
     if not is_ranked:
         shown = {f"{card}, {name}": rate for name, rate in rates.items()}
-        lines += ["CPUs are not ranked."] if on_cpu else wrapped(NOT_RANKED)
+        lines += ["CPUs are not ranked."] if on_cpu else wrapped(why)
     else:
         shown = neighbours(card, rates[mixed])
         lines += ["", *table_lines(table_of(shown, card), line_width())]

@@ -87,10 +87,10 @@ def run(
             "--quick", metavar=FLAG, help="Quick mode: one trial per case, at most 3 timed steps, rough times."
         ),
     ] = False,
-    no_place: Annotated[
+    no_rank: Annotated[
         bool,
         time_option(
-            "--no-place",
+            "--no-rank",
             metavar=FLAG,
             help="With --quick: leave out the trial of reference that ranks the card after suite resnet.",
         ),
@@ -205,7 +205,7 @@ def run(
         settings=parse_settings(settings or ()),
         tensorboard=tensorboard,
         dry_run=dry_run,
-        rank=quick and not no_place and nodes == 1 and "resnet" in suites and RANKED_SUITE not in suites,
+        rank=quick and not no_rank and nodes == 1 and "resnet" in suites and RANKED_SUITE not in suites,
     )
     if slurm:
         arguments = without(sys.argv[1:], "--slurm", "--out")

@@ -322,7 +322,8 @@ class Answer:
 
     def __repr__(self) -> str:
         """Return the headline and the numbers of results and rows."""
-        return f"{self.headline} [{len(self.comparisons)} results, {self.rows} rows]"
+        results = f"{len(self.comparisons)} result{'s' * (len(self.comparisons) != 1)}"
+        return f"{self.headline} [{results}, {self.rows} rows]"
 
     @property
     def comparisons(self) -> list[Result]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpubench.training.precision import Mode, mode_of
     from gpubench.training.process_group import distributed, quiet, weighted_mean
     from gpubench.training.sharding import Shard, shards
-    from gpubench.training.stepper import LossScale, Stepper, Tally, begin_momentum, dtypes_of
+    from gpubench.training.stepper import Stepper, Tally, dtypes_of
 
 _HOMES = {
     "all_reduce": ("Sum", "flat", "group_size", "hierarchical", "send_gradients"),
@@ -31,7 +31,7 @@ _HOMES = {
     "precision": ("Mode", "mode_of"),
     "process_group": ("distributed", "quiet", "weighted_mean"),
     "sharding": ("Shard", "shards"),
-    "stepper": ("LossScale", "Stepper", "Tally", "begin_momentum", "dtypes_of"),
+    "stepper": ("Stepper", "Tally", "dtypes_of"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

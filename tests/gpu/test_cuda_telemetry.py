@@ -20,16 +20,12 @@ def smi(uuid: str, *fields: str) -> list[str]:
 
 
 def card():
-    facts = describe()
-    device = next(each for each in environment.devices_of(facts) if each.kind == "cuda")
+    """What reads the card that torch computes on."""
+    device = next(each for each in environment.devices_of(describe()) if each.kind == "cuda")
     found = nvidia.find(nvidia.library(), device)
     assert found is not None, "torch's UUID names no card of NVML's"
-    return device, found
-
-
-def test_the_card_is_the_one_that_torch_computes_on():
-    device, found = card()
     assert smi(found.identity, "name") == [device.card]
+    return found
 
 
 @pytest.mark.parametrize(
@@ -44,7 +40,7 @@ def test_the_card_is_the_one_that_torch_computes_on():
     ],
 )
 def test_the_set_up_is_nvidia_smis(field, column):
-    _, found = card()
+    found = card()
     (printed,) = smi(found.identity, field)
     ours = getattr(found.state(), column)
     if printed.startswith("["):  # [N/A], [Not Supported]
@@ -54,7 +50,7 @@ def test_the_set_up_is_nvidia_smis(field, column):
 
 
 def test_readings_are_nvidia_smis():
-    _, found = card()
+    found = card()
     before = found.read()
     temperature, used, power = smi(found.identity, "temperature.gpu", "memory.used", "power.draw")
     after = found.read()

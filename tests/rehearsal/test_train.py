@@ -66,12 +66,6 @@ def trial_of(of_suite, model, name, device, batch=8, mode="quick", **settings):
     return loaded.suite, trial
 
 
-def refusal(of_suite, trial):
-    if trial.case.precision.startswith("fp16-") and of_suite.refuse and (why := of_suite.refuse(trial.case)):
-        return why
-    return ""
-
-
 @pytest.mark.parametrize("name", ["fp32", "tf32", "fp16", "bf16", "fp16-master", "fp16-pure"])
 @pytest.mark.parametrize("of_suite", CASES)
 def test_no_training_step_waits_for_the_card(of_suite, name):
@@ -80,7 +74,7 @@ def test_no_training_step_waits_for_the_card(of_suite, name):
         model = "transformer"  # RNNs are refused there
         settings = {**settings, "nhead": "2"}
     found, trial = trial_of(of_suite, model, name, "cuda:0", **settings)
-    if why := refusal(found, trial):
+    if name.startswith("fp16-") and found.refuse and (why := found.refuse(trial.case)):
         pytest.skip(why)
     waits = Waits("cuda:0")
     with on("cuda:0", name) as device:

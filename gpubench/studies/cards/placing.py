@@ -27,12 +27,9 @@ ANCHOR = ("huggingface/pytorch-image-models", "resnet50-train-224", "pytorch 1.1
 KIND, FAMILY = "half", "convolution"
 CONTIGUOUS = ("AMD Radeon", "AMD Instinct MI50", "AMD Instinct MI100")
 """Beginnings of the names of cards that are faster with channels first (training/memory_layout.py)."""
+SLOW_MODES = ("sampled", "full")
 LEAST_BATCH = 64
 """Published figures use batches that fill the memory; a smaller batch is slower."""
-NOT_RANKED = (
-    f"Not ranked: needs unmarked trials of {MODEL} on {PIXELS} pixels in mixed precision, channels last (first on a"
-    f" Radeon), on one card, with a batch of {LEAST_BATCH} or more."
-)
 
 
 def reference_sentences(rows: pd.DataFrame) -> list[str]:
@@ -44,7 +41,7 @@ def reference_sentences(rows: pd.DataFrame) -> list[str]:
             continue
         comparable = card_rows[are_comparable(card_rows)]
         if comparable.empty:
-            sentences.append(f"{card}: {NOT_RANKED}")
+            sentences.append(f"{card}: {why_not_ranked(card_rows)}")
         for (_, batch), trials in comparable.groupby(["precision", "batch_size"], sort=False):
             rate, base = float(trials["samples_per_second"].median()), anchor()
             said = f"{card} with a batch of {batch:.0f} trains {MODEL} at {rate:,.0f} images/s"
@@ -94,15 +91,39 @@ def _rows_of_study(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["studies"].map(lambda studies: STUDY in str(studies).split()).astype(bool)]
 
 
-def are_comparable(rows: pd.DataFrame, modes: Collection[str] = ("sampled", "full")) -> "pd.Series[bool]":
+def are_comparable(rows: pd.DataFrame, modes: Collection[str] = SLOW_MODES) -> "pd.Series[bool]":
     """Return for each row whether it is an unmarked trial of the anchor's workload, in one of these modes."""
+    return pd.DataFrame(_conditions(rows, modes)).all(axis=1)
+
+
+def why_not_ranked(rows: pd.DataFrame, modes: Collection[str] = SLOW_MODES) -> str:
+    """Return the first condition that none of the rows fulfils, as a sentence."""
+    left = pd.Series(True, rows.index)
+    for condition, fulfilled in _conditions(rows, modes).items():
+        left &= fulfilled
+        if not left.any():
+            return f"Not ranked: that takes {condition}."
+    return ""
+
+
+def _conditions(rows: pd.DataFrame, modes: Collection[str]) -> "dict[str, pd.Series[bool]]":
+    """Return for each condition of ranking, in words, which rows fulfil it."""
     kinds = rows["precision"].map(lambda name: CLASS_OF.get(f"amp-{name}", CLASS_OF.get(name)))
     pixels = rows["params"].map(lambda text: params_of(text).get("image_size"))
     layouts = rows["card"].map(lambda card: "contiguous" if str(card).startswith(CONTIGUOUS) else "channels_last")
-    workload = (rows["model"] == MODEL) & (kinds == KIND) & (pixels == PIXELS)
-    setting = (rows["memory_format"] == layouts) & (rows["processes"] == 1)
-    good = (rows["status"] == "ok") & (rows["marks"] == "") & rows["mode"].isin(modes)
-    return workload & setting & good & (rows["batch_size"] >= LEAST_BATCH)
+    workload = f"a trial of {MODEL} on {PIXELS} pixels in mixed precision"
+    return {
+        workload: (rows["model"] == MODEL) & (kinds == KIND) & (pixels == PIXELS),
+        f"a {' or '.join(modes)} run": rows["mode"].isin(modes),
+        "one card": rows["processes"] == 1,
+        "memory_format=channels_last (contiguous on a Radeon)": rows["memory_format"] == layouts,
+        f"a batch of {LEAST_BATCH} or more, because published figures fill the memory": (
+            rows["batch_size"] >= LEAST_BATCH
+        ),
+        "a trial that ended well, without a mark of other programs, heat or unsteady steps": (
+            (rows["status"] == "ok") & (rows["marks"] == "")
+        ),
+    }
 
 
 def anchor() -> Figure:
