@@ -11,6 +11,7 @@ from facts import lacking
 from inside import answering
 from test_forecast import CASE
 
+from gpubench.analysis.compare import compare
 from gpubench.interval import drifts, median_interval
 from gpubench.runner.early import decided_early
 from gpubench.runner.options import Options
@@ -134,7 +135,7 @@ def rounds_of(tmp_path, monkeypatch):
     monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)
     (tmp_path / "half.py").write_text(FASTER_IN_HALF)
 
-    def run_all(result_of, **wishes):
+    def run_all(result_of, code=4, **wishes):
         asked, lines = {}, []
 
         def ended(trial):
@@ -143,7 +144,7 @@ def rounds_of(tmp_path, monkeypatch):
             return result_of(trial["case"])
 
         usual = {"suites": (str(tmp_path / "half.py"),), "device": "cpu", "out": tmp_path / "a.csv"}
-        assert run(Options(**usual, **wishes), lines.append, answering(ended)).exit_code == 4
+        assert run(Options(**usual, **wishes), lines.append, answering(ended)).exit_code == code
         return asked, lines
 
     return run_all
@@ -167,6 +168,27 @@ def test_ratios_are_looked_at_after_a_round_whose_last_case_cannot_run(rounds_of
 
     asked, _ = rounds_of(result_of, precision="fp32,bf16", batch="fastest")
     assert asked == {("gains", precision): [0, 1, 2] for precision in ("fp32", "bf16")}
+
+
+@pytest.mark.parametrize("stop_at", [2, 7, 13, 15])
+def test_a_run_that_was_stopped_ends_early_without_rows_of_trials_that_it_left_out(rounds_of, tmp_path, stop_at):
+    done = []
+
+    def result_of(case):
+        if len(done) == stop_at:
+            done.append("stop")
+            raise KeyboardInterrupt
+        done.append(case)
+        seconds = 1.0 if case["model"] == "gains" and case["precision"] == "bf16" else 2.0
+        return Measurement("ok", seconds=seconds, samples_per_second=1.0)
+
+    rounds_of(result_of, code=130, precision="fp32,bf16")
+    rounds_of(result_of, code=0, precision="fp32,bf16")
+    result = compare([tmp_path / "a.csv"])
+    assert {c.subject.model: (c.subject.trials, c.verdict) for c in result.comparisons} == {
+        "equal": (6, "same"), "gains": (3, "faster"),
+    }  # fmt: skip
+    assert result.failed == 0
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from statistics import median
 from gpubench.interval import drifts, median_interval
 from gpubench.rows.row import Row
 from gpubench.runner.batches import CaseBatches
-from gpubench.runner.early import decided_early
+from gpubench.runner.early import decided_early, models_that_may_stop
 from gpubench.runner.forecast import Forecast
 from gpubench.runner.progress import FirstRatios, TrialProgress
 from gpubench.runner.resume import EarlierRun
@@ -68,8 +68,7 @@ class Rounds:
         planned = schedule(self._cases, self._number, self._options.seed)
         self._left = [trial for trial in planned if not earlier.has(trial)]
         self._done_before = len(planned) - len(self._left)
-        cases = filter(None, map(batches.so_far, self._cases))
-        self._seconds = {case.label: earlier.seconds_of(case) for case in cases}
+        self._seconds = {case.label: earlier.seconds_of(case) for case in self._cases_so_far()}
         """Seconds of the ok trials, by the label of their case."""
         self._left = self._undecided(self._left)
         self._waiting: list[Trial] = []
@@ -125,13 +124,26 @@ class Rounds:
         self._progress.end = None if self._options.until else self._forecast.end
 
     def unfinished(self) -> list[Trial]:
-        """Return the trials that are not finished, with the batches that were found, for a later run."""
-        return self._with_batches(self._waiting)
+        """Return the trials that are not finished, with the batches that were found, for a later run.
 
-    def tally(self, unfinished: Sequence[Trial]) -> str:
+        Without those after the next look at the ratios, which may leave them out: their rows would stay unfinished.
+        """
+        trials = self._with_batches(self._waiting)
+        look = next((look for look in LOOKS if trials and look > trials[0].index), None)
+        if not self._options.stops_early or look is None:
+            return trials
+        may_stop = {case.label for alike in models_that_may_stop(self._cases_so_far()) for case in alike}
+        return [trial for trial in trials if trial.index < look or trial.case.label not in may_stop]
+
+    def tally(self) -> str:
         """Return how many trials of the run are finished, in words."""
         finished = self._done_before + sum(status in FINISHED for status in self.statuses)
-        return f"{finished} of {self._done_before + len(self.statuses) + len(unfinished)} trials"
+        left = self._with_batches(self._waiting)
+        return f"{finished} of {self._done_before + len(self.statuses) + len(left)} trials"
+
+    def _cases_so_far(self) -> list[Case]:
+        """Return the cases with the batches found so far, without twins that equal another case."""
+        return list(filter(None, map(self._batches.so_far, self._cases)))
 
     def _searches(self, trials: Sequence[Trial]) -> int:
         """Return the number of batch searches before these trials."""
@@ -151,7 +163,7 @@ class Rounds:
         """Return the trials that are left, without cases whose ratios are decided, if now is the time to look."""
         if not self._options.stops_early or not trials or trials[0].index not in LOOKS:
             return trials
-        decided = decided_early(list(filter(None, map(self._batches.so_far, self._cases))), self._seconds)
+        decided = decided_early(self._cases_so_far(), self._seconds)
         return [trial for trial in trials if (self._batches.so_far(trial.case) or trial.case).label not in decided]
 
     def _with_batches(self, trials: Sequence[Trial]) -> list[Trial]:
