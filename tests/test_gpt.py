@@ -124,7 +124,9 @@ def test_what_compare_shows_of_tokens(cli, tmp_path):
     def table(*options):
         return cli("compare", "a.csv", "--baseline", "fp32", "--all", *options).stdout
 
-    assert lacking(table("--metric", "loss"), "bf16 is 0.95 times as low as fp32", "tokens/s") == []
+    losses = table("--metric", "loss")
+    assert lacking(losses, "bf16 is 0.95 times as low as fp32", "tokens/s") == []
+    assert [line.count("loss") for line in losses.splitlines() if "tokens/s" in line] == [1], "one column"
     assert "samples/s" not in table()
     assert '"samples/s"' in table("--format", "json")
     cost = table("--metric", "cost-per-million", "--price", "prices.toml")

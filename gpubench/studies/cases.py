@@ -58,7 +58,9 @@ def cases_table(groups: Sequence[Group], metric: Metric) -> Table:
         places=2 if metric.unit == "share" else None,
     )
     qualities = {
-        name: Column(about.title, about.unit or name, about.better, places=2) for name, about in SHOWN_QUALITIES.items()
+        name: Column(about.title, about.unit or name, about.better, places=2)
+        for name, about in SHOWN_QUALITIES.items()
+        if about.title != metric.title
     }
     lines = []
     for group, label in zip(groups, words.labels_of(groups), strict=True):
@@ -73,7 +75,7 @@ def cases_table(groups: Sequence[Group], metric: Metric) -> Table:
             **{column: known(group.number(name)) for name, column in qualities.items()},
             Column("notes", note=True): words.notes_of(group),
         }
-        lines.append(line | {compared: estimate(group, metric)})  # also if it is a rate or a quality
+        lines.append(line | {compared: estimate(group, metric)})  # also if it is a rate
     return Table.of("cases", lines)
 
 

@@ -74,8 +74,7 @@ def data_name(data: str) -> str:
 
 def sample_of(suite_name: str) -> str:
     """Return what a sample of a built-in suite is, such as `tokens`; `samples` for other suites."""
-    loaded = files.built_in(suite_name)
-    return loaded.suite.unit if loaded else "samples"
+    return loaded.suite.unit if (loaded := files.built_in(suite_name)) else "samples"
 
 
 def listed(names: Iterable[str], most: int = 0, what: str = "more") -> str:
@@ -171,11 +170,9 @@ def labels_of(groups: Sequence[Group]) -> list[str]:
     """
     sources = {group.source for group in groups}
     source = sources.pop() if len(sources) == 1 else ""
-    values: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for group in groups:
-        for name, value in params_of(group.params).items():
-            values[group.model, name].add(value)
-    compared = {name for (_, name), texts in values.items() if len(texts) > 1}
+    values = {(group.model, *setting) for group in groups for setting in params_of(group.params).items()}
+    counts = Counter((model, name) for model, name, _ in values)
+    compared = {name for (_, name), count in counts.items() if count > 1}
 
     def label(group: Group) -> str:
         settings = [f"{name}={value}" for name, value in params_of(group.params).items() if name in compared]
