@@ -216,6 +216,10 @@ def test_a_change_is_compared_with_the_plain_pipeline_of_its_precision_and_recip
         assert sorted(gain for *_, gain in changes(answer)) == [1.6, 3.2]
     cards = [line["card"] for line in table(section(answer, "pairs"), "cases")]
     assert cards == [f"{card}, width={width}" for width in (32, 64)] * 2
+    found += [each for width in (32, 64) for each in trick("plain", [16.0], width, **bf16)]
+    answer = answered(tmp_path, found, by="width,precision")
+    assert sorted(each.value for each in answer.results if each.kind == "precision") == pytest.approx([2.0, 4.0])
+    assert {line.get("width") for line in table(section(answer, "pairs"), "speedups")} == {"32", "64", ""}
     own = {"session": "", "source": "somebody", "mode": "published", "studies": "ablation", "suite": "mine"}
     found = [
         *rows([100.0], model="plain", params="epochs=1", **own), *rows([80.0], model="a", params="epochs=1", **own),

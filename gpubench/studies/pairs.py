@@ -5,14 +5,14 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared, Workload
 from gpubench.analysis.groups import Group, short, text_of, texts_of
-from gpubench.analysis.matching import TWIN_POLICIES, axis_value, is_ablation
+from gpubench.analysis.matching import TWIN_POLICIES, axis_value, is_ablation, is_parameter
 from gpubench.analysis.metrics import RATE, SECONDS, Metric
 from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, groups_in, out_of_turn, pooled
 from gpubench.studies import words
@@ -48,8 +48,9 @@ def sections(compared: Compared) -> Iterator[Section]:
         if not comparisons and _is_shown_elsewhere(workload, compared):
             continue
         metric, cases = compared.metric, cases_table(workload.cases, compared.metric)
-        results = list(_results(workload, comparisons, metric))
-        ratios = Table.of("ratios" if metric.by_loss else "speedups", [_speedup(c, metric) for c in comparisons])
+        results = list(_results(workload, comparisons, compared))
+        lines = [_speedup(c, metric, _settings_of(c, compared)) for c in comparisons]
+        ratios = Table.of("ratios" if metric.by_loss else "speedups", lines)
         yield words.section_of(
             workload.cases,
             "pairs",
@@ -98,16 +99,23 @@ def without_compared(workload: Workload, compared: Compared) -> list[str]:
     return [f"{value} has no result ({status})" for value, status in lost.items()]
 
 
-def _results(workload: Workload, comparisons: Sequence[Comparison], metric: Metric) -> Iterator[Result]:
+def _results(workload: Workload, comparisons: Sequence[Comparison], compared: Compared) -> Iterator[Result]:
     """Yield a result per set of comparisons that differ only in their model."""
     alike: dict[tuple[str, ...], list[Comparison]] = defaultdict(list)
     only_twins = all(c.subject.batch_policy in TWIN_POLICIES for c in comparisons)
     for c in comparisons:
         # A twin shows how much of a speedup is due to the batch.
         if only_twins or c.subject.batch_policy not in TWIN_POLICIES:
-            alike[c.axis, c.subject_name, c.other_name, *_in_common(c), c.subject.batch_policy].append(c)
+            settings = _settings_of(c, compared).values()
+            key = c.axis, c.subject_name, c.other_name, *_in_common(c), c.subject.batch_policy, *settings
+            alike[key].append(c)
     for members in alike.values():
-        yield pair_result(members, metric, mixed=_is_mixed(workload))
+        yield pair_result(members, compared.metric, mixed=_is_mixed(workload))
+
+
+def _settings_of(c: Comparison, compared: Compared) -> dict[str, str]:
+    """Return the parameters that other pairs differ in (`--by compile,precision`), and their values in this pair."""
+    return {axis: axis_value(c.subject, axis) for axis in compared.axes if is_parameter(axis) and axis != c.axis}
 
 
 def _in_common(c: Comparison) -> tuple[str, str, str]:
@@ -265,7 +273,7 @@ def differences_of(comparisons: Sequence[Comparison]) -> Iterator[str]:
     )
 
 
-def _speedup(c: Comparison, metric: Metric) -> dict[Column, Value]:
+def _speedup(c: Comparison, metric: Metric, settings: Mapping[str, str]) -> dict[Column, Value]:
     """Return the line of a ratio over the baseline; above 1 is better."""
     ratio = metric.gain_of(c.ratio)
     source = c.subject.source if c.subject.source == c.other.source else ""
@@ -281,6 +289,7 @@ def _speedup(c: Comparison, metric: Metric) -> dict[Column, Value]:
         Column("baseline"): words.without_author(c.other_name, source),
         Column("in"): "" if is_of_precisions else f"{c.subject.precision}{policy}",
         Column("on"): "" if c.axis == "card" else " and ".join(labels),
+        **{Column(name): value for name, value in settings.items()},
         Column(metric.gain, "ratio", "higher"): Estimate(ratio.value, ratio.low, ratio.high),
         Column("verdict"): metric.word_of(c.verdict),
         Column("p", "p"): ratio.p,
