@@ -104,7 +104,7 @@ def test_quick_runs_and_probes_are_few_steps():
     laps = [(lap.phase, lap.kind, lap.steps) for lap in summary["laps"]]
     assert laps == [
         ("train", "warmup", 1),
-        *[("train", "timed", 1)] * 3,
+        *[("train", "timed", 1)] * 5,
         ("valid", "timed", 1),
         ("train", "resident", 1),
     ]

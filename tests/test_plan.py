@@ -132,7 +132,12 @@ def test_a_ratio_is_printed_once_both_precisions_have_an_ok_trial(tmp_path):
     printed = [
         ratios.after(
             case,
-            row(precision=case.precision, samples_per_second=rate[case.precision], batch_size=batch[case.precision]),
+            row(
+                precision=case.precision,
+                seconds=1 / rate[case.precision],
+                samples_per_second=rate[case.precision],
+                batch_size=batch[case.precision],
+            ),
         )
         for case in (twin, fp32, fp16, twin, fp16, fp32)
     ]
@@ -140,9 +145,9 @@ def test_a_ratio_is_printed_once_both_precisions_have_an_ok_trial(tmp_path):
     assert lacking(printed[2][0], "demo small", "fp16", "fp32", "1.85", "batch 128 / 64", "rough") == []
     fp32, fp16 = demo_cases(tmp_path, precision="fp32,fp16", batch="8", models=("small",))
     ratios = FirstRatios()
-    assert ratios.after(fp16, row(samples_per_second=50.0)) == []
+    assert ratios.after(fp16, row(seconds=2.0, samples_per_second=50.0)) == []
     assert ratios.after(fp32, row(status="failed", samples_per_second=None)) == []
-    assert lacking(ratios.after(fp32, row(samples_per_second=100.0))[0], "0.50") == []
+    assert lacking(ratios.after(fp32, row(seconds=1.0, samples_per_second=90.0))[0], "0.50") == []
 
 
 def test_batches_and_limits_that_cannot_be_are_refused(tmp_path):
@@ -233,6 +238,8 @@ def test_models_and_settings_go_to_their_suites(tmp_path):
     [
         (GPU, {}, {}, ("max", None)),
         (CPU, {}, {"cpu_batch": 12}, ("fixed", 12)),
+        (CPU, {}, {"batch": "24"}, ("fixed", 24)),
+        (CPU, {}, {"batch": "fastest"}, ("fixed", 16)),
         (GPU, {}, {"batch": "fastest"}, ("fastest", None)),
         (GPU, {}, {"batch": "24"}, ("fixed", 24)),
         (CPU, {}, {"recipe_batch": lambda model, params, precision: len(model) * params["epochs"]}, ("fixed", 15)),

@@ -101,7 +101,7 @@ def bars_of(rates: dict[str, float], card: str, title: str, name: str, source: s
     names = {key: key if key == card or not card else "published" for key in rates}
     bars = tuple(BarGroup(key, (Bar(names[key], rate),)) for key, rate in rates.items())
     subtitle = "ResNet-50, 224 pixels: training images per second; higher is better"
-    foot = f"{source}; 1 run, 3 timed steps: rough" + "; other cards: from published figures" * bool(card)
+    foot = f"{source}; 1 short run: rough" + "; other cards: from published figures" * bool(card)
     return Bars(name, title, subtitle, bars, "images/s", winner=card, foot=foot)
 
 

@@ -84,7 +84,7 @@ def run(
     quick: Annotated[
         bool,
         time_option(
-            "--quick", metavar=FLAG, help="Quick mode: one trial per case, at most 3 timed steps, rough times."
+            "--quick", metavar=FLAG, help="Quick mode: one trial per case, 3 steps or half a second, rough times."
         ),
     ] = False,
     no_rank: Annotated[

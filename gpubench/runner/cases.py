@@ -14,6 +14,9 @@ from gpubench.suite.precisions import LINEAR_ONLY, NO_LARGE_LINEAR, PRECISIONS, 
 from gpubench.suite.suite import ParamValue, Suite
 from gpubench.suite.trial import Case
 
+CPU_BATCH = 16
+"""The batch on a CPU of a suite that names none: a search would fill the host's memory."""
+
 
 @dataclass(frozen=True)
 class ModelRecipe:
@@ -153,7 +156,10 @@ def choose_batch(
         size = (device.memory_bytes or 0) / 2**30
         raise UserError(f"--memory-limit: {device.device}, {device.card}, has only {size:.2f} GiB; give less")
     recipe = suite.suite.recipe_batch(model, params, precision) if suite.suite.recipe_batch else 0
-    batch = str(options.batch or recipe or (suite.suite.cpu_batch if shared else suite.suite.batch))
+    usual = suite.suite.batch
+    if shared:
+        usual = str(suite.suite.cpu_batch or (CPU_BATCH if usual in {"max", "fastest"} else usual))
+    batch = str(options.batch or recipe or usual)
     if batch in {"max", "fastest"}:
         if batch == "max" and device.kind == "mps":
             raise UserError("--batch max: mps shares the host's memory, and torch cannot limit it; give a number")

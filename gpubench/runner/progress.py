@@ -113,7 +113,9 @@ class FirstRatios:
 
 def _first_ratio(row: Row, fp32: Row) -> str:
     """Return how many times as fast a precision is as fp32, with the batches where they differ."""
-    ratio = (row.samples_per_second or 0.0) / (fp32.samples_per_second or 1.0)
+    only_rates = "placing" in row.studies.split() or not (row.seconds and fp32.seconds)  # as `compare` has it
+    ours, theirs = ((side.samples_per_second if only_rates else 1 / (side.seconds or 1)) for side in (row, fp32))
+    ratio = (ours or 0.0) / (theirs or 1.0)
     batches = "" if row.batch_size == fp32.batch_size else f"batch {row.batch_size} / {fp32.batch_size}; "
     return f"{row.precision} is {ratio:.2f} times as fast as fp32 ({batches}1 run each: rough)"
 

@@ -232,7 +232,7 @@ def _verdict(verdicts: Sequence[str]) -> tuple[str, tuple[int, str] | None]:
 
 def _is_of_rates(group: Group) -> bool:
     """Return whether its seconds are of a whole run that nobody does: a sample of a suite for rates."""
-    return "placing" in group.studies.split() and group.mode == "sampled" and group.samples_per_second > 0
+    return "placing" in group.studies.split() and group.mode in {"sampled", "quick"} and group.samples_per_second > 0
 
 
 def _per_sample(group: Group) -> Group:

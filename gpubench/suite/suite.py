@@ -143,9 +143,9 @@ class Suite:
     """Names of STUDIES that its models can be used for; its rows contain them."""
     unit: str = "samples"
     batch: str = "max"
-    """The default --batch on an accelerator: `max`, `fastest` or a number."""
-    cpu_batch: int = 16
-    """The default --batch on a CPU."""
+    """The default --batch: `max`, `fastest` or a number."""
+    cpu_batch: int = 0
+    """The default --batch on a CPU; 0: `batch`, or 16 instead of a search."""
     recipe_batch: Callable[[str, Mapping[str, ParamValue], str], int] | None = None
     """Given model, params and precision, the recipe's batch size: the default on every device, instead of the two
     above. 0: the recipe names none."""

@@ -51,7 +51,8 @@ def sampling_for(mode: Mode, *, accelerator: bool) -> Sampling:
     if mode in {"quick", "probe"}:
         short = Sampling(1, steps=True, valid_seconds=0.0)
         if mode == "quick":
-            return replace(short, lap_seconds=0.0, train_seconds=0.0, timed_steps=3, train_limit=5.0)
+            # Half a second, because three steps of a small network take milliseconds.
+            return replace(short, lap_seconds=0.05, train_seconds=0.5, timed_steps=3, train_limit=5.0)
         # A probe's rate chooses the fastest batch, so two short steps are not enough. An accelerator also needs steps
         # on a resident batch, in which its allocator shows whether the batch fits.
         probe = replace(short, lap_seconds=0.5, train_seconds=0.5, timed_steps=2, train_limit=10.0)
