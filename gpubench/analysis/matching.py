@@ -126,10 +126,9 @@ def bucket_of(group: Group, axis: str) -> tuple[str, ...]:
     if axis == "precision":
         policy = TWIN_POLICIES.get(policy, policy)
     policy = "" if "batch_policy" in free else str(policy)
-    if is_parameter(axis):
-        columns.remove("params")
-        return (*texts_of(group, columns), policy, params_without(group.params, {axis}))
-    return (*texts_of(group, columns), policy)
+    columns.remove("params")
+    # A column may also be a parameter, such as `epochs`.
+    return (*texts_of(group, columns), policy, params_without(group.params, {axis}))
 
 
 def other_stack(axis: str, subject: Group, other: Group) -> list[str]:
