@@ -161,6 +161,10 @@ def test_baseline_and_by(tmp_path):
         result_of(tmp_path, *groups, baseline="ti")
     c = only(result_of(tmp_path, rows(FAST, batch_size=128), rows(SLOW), by="batch"))
     assert {c.subject_name, c.other_name} == {"64", "128"}
+    longer = rows(SLOW, epochs=2, params="epochs=2 lr=0.1")  # a column and a parameter
+    for by, name in (("epochs", "1"), ("params", "epochs=1 lr=0.1")):
+        c = only(result_of(tmp_path, rows(FAST, epochs=1, params="epochs=1 lr=0.1"), longer, by=by))
+        assert (c.subject_name, c.verdict) == (name, "faster")
     c = only(result_of(tmp_path, rows(FAST), rows(SLOW, torch="2.10.0", session="s2"), by="torch"))
     assert c.other_name == "2.10.0"
 

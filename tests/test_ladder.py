@@ -80,9 +80,8 @@ def test_the_line_of_a_rung_has_its_marks_and_how_many_reached_the_goal(tmp_path
 
 
 def test_trials_of_another_torch_are_left_out_of_a_rung_and_counted(tmp_path):
-    limits = {"torch": "2.15.0", "default_power_limit_watts": 250.0}  # which a driver reads a little differently
-    newer = rung(2, [40.0, 41.0], accuracy=0.8, power_limit_watts=250.0, **limits)
-    newer += [replace(*rung(2, [42.0], accuracy=0.95, power_limit_watts=250.01, **limits), trial=2)]
+    newer = rung(2, [40.0, 41.0, 42.0], torch="2.15.0", accuracy=0.8, default_power_limit_watts=250.0)
+    newer[2] = replace(newer[2], accuracy=0.95, power_limit_watts=250.01)  # a driver reads it a little differently
     older = rung(2, [60.0, 61.0], torch="2.14.0", accuracy=0.5)
     (ladder,) = ladders_of(tmp_path, *rung(1, [80.0, 81.0, 82.0], torch="2.15.0"), *newer, *older)
     assert [group.median for group in ladder.rungs] == [81.0, 41.0]

@@ -175,38 +175,31 @@ def test_a_run_that_was_stopped_ends_early_without_rows_of_trials_that_it_left_o
     done = []
 
     def result_of(case):
-        if len(done) == stop_at:
-            done.append("stop")
-            raise KeyboardInterrupt
         done.append(case)
-        seconds = 1.0 if case["model"] == "gains" and case["precision"] == "bf16" else 2.0
-        return Measurement("ok", seconds=seconds, samples_per_second=1.0)
+        if len(done) == stop_at:
+            raise KeyboardInterrupt
+        is_fast = case["model"] == "gains" and case["precision"] == "bf16"
+        return Measurement("ok", seconds=2.0 - is_fast, samples_per_second=1.0)
 
-    rounds_of(result_of, code=130, precision="fp32,bf16")
-    rounds_of(result_of, code=0, precision="fp32,bf16")
+    for code in (130, 0):
+        rounds_of(result_of, code, precision="fp32,bf16")
     result = compare([tmp_path / "a.csv"])
-    assert {c.subject.model: (c.subject.trials, c.verdict) for c in result.comparisons} == {
-        "equal": (6, "same"), "gains": (3, "faster"),
-    }  # fmt: skip
-    assert result.failed == 0
+    found = {(c.subject.model, c.subject.trials, c.verdict) for c in result.comparisons}
+    assert (found, result.failed) == ({("equal", 6, "same"), ("gains", 3, "faster")}, 0)
 
 
-@pytest.mark.parametrize(
-    ("times", "stop"),
-    [
-        ({"fp32": 3, "bf16": 2, "fp16": 1}, True),
-        ({"fp32": 3, "bf16": 2, "fp16": 1.99}, False),  # fp32 alone would no longer take turns with the others
-        ({"fp32": 3, "bf16": 2, "fp16": None}, True),  # one that fails in every round decides nothing
-        ({"fp32": 3, "bf16": None, "fp16": None}, False),
-    ],
-)
-def test_all_precisions_of_a_model_stop_together(times, stop):
-    cases = [replace(CASE, precision=precision) for precision in times]
-    seconds = {case.label: [times[case.precision]] * 3 for case in cases if times[case.precision]}
-    labels = {case.label for case in cases}
-    assert decided_early(cases, seconds) == (labels if stop else set())
-    assert not decided_early([*cases, replace(CASE, device="cuda:1")], seconds)
-    assert not decided_early([replace(case, studies=("ladder",)) for case in cases], seconds)
+def test_all_precisions_of_a_model_stop_together():
+    cases = [replace(CASE, precision=precision) for precision in ("fp32", "bf16", "fp16")]
+    for times, stop in (
+        ((3, 2, 1), True),
+        ((3, 2, 1.99), False),  # fp32 alone would no longer take turns with the others
+        ((3, 2, None), True),  # one that fails in every round decides nothing
+        ((3, None, None), False),
+    ):
+        seconds = {case.label: [time] * 3 for case, time in zip(cases, times, strict=True) if time}
+        assert decided_early(cases, seconds) == ({case.label for case in cases} if stop else set())
+        assert not decided_early([*cases, replace(CASE, device="cuda:1")], seconds)
+        assert not decided_early([replace(case, studies=("ladder",)) for case in cases], seconds)
 
 
 @pytest.mark.parametrize(

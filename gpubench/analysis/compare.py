@@ -164,8 +164,6 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
     metric = metric_named(question.metric)
     axes = _axes(question.by, loaded.frame["params"])
     follows = {column for axis in axes for column in FOLLOWS.get(axis, ())} if question.by else set()
-    parameters = any(map(is_parameter, axes))
-    follows |= {"params"} if parameters else set()
     left_out: list[str] = []
     frame = valued(filtered(loaded.frame, question.where), metric, question.prices)
     frame = frame.assign(card=named_cpus(frame))
@@ -179,6 +177,8 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
         raise UserError(f"--metric {metric.name}: no ok row has it; it needs {metric.lacking}")
     list_without_value(frame[~ok], left_out, metric.name)
     labels = labels_of(frame)
+    parameters = any(axis in params_of(text) for text in frame["params"].unique() for axis in axes)
+    follows |= {"params"} if parameters else set()
     groups = combined(groups_of(frame, ok, labels), "params" if parameters else axes[0])
     holes = holes_of(frame, ok, labels)
     baseline = named_baseline(question.baseline, axes, groups) if question.baseline else None

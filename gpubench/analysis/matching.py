@@ -126,10 +126,9 @@ def bucket_of(group: Group, axis: str) -> tuple[str, ...]:
     if axis == "precision":
         policy = TWIN_POLICIES.get(policy, policy)
     policy = "" if "batch_policy" in free else str(policy)
-    if is_parameter(axis):
-        columns.remove("params")
-        return (*texts_of(group, columns), policy, params_without(group.params, {axis}))
-    return (*texts_of(group, columns), policy)
+    # A column may also be a parameter, such as `epochs`.
+    params = "" if "params" in free else params_without(group.params, {axis})
+    return (*texts_of(group, [column for column in columns if column != "params"]), policy, params)
 
 
 def other_stack(axis: str, subject: Group, other: Group) -> list[str]:

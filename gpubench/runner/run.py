@@ -166,11 +166,11 @@ class TrialRunner:
             with self._progress:
                 for trial in self.rounds:
                     self._run_one(trial, file)
+                before = [status for case in self._session.cases for status in self._earlier.statuses_of(case)]
+                good = GOOD.issuperset([*before, *self.rounds.statuses])
                 self._interrupts.check()  # a signal may have come with the last row
         except (KeyboardInterrupt, NodeLost, DeviceLost) as stop:
             return self._stopped(stop, file, say)
-        before = [status for case in self._session.cases for status in self._earlier.statuses_of(case)]
-        good = GOOD.issuperset([*before, *self.rounds.statuses])
         return RunSummary(0 if good else SOME_FAILED, self._session.path, frozenset(self._written))
 
     def _run_one(self, trial: Trial, file: RowsFile) -> None:

@@ -12,9 +12,10 @@ from functools import partial
 from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared, Workload
 from gpubench.analysis.groups import Group, short, text_of, texts_of
-from gpubench.analysis.matching import TWIN_POLICIES, axis_value, is_ablation, is_parameter
+from gpubench.analysis.matching import TWIN_POLICIES, axis_value, is_ablation
 from gpubench.analysis.metrics import RATE, SECONDS, Metric
 from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, groups_in, out_of_turn, pooled
+from gpubench.rows.params import params_of
 from gpubench.studies import words
 from gpubench.studies.cases import cases_table, estimate, evidence_table, interval_of, policy_text
 from gpubench.studies.section import (
@@ -115,7 +116,8 @@ def _results(workload: Workload, comparisons: Sequence[Comparison], compared: Co
 
 def _settings_of(c: Comparison, compared: Compared) -> dict[str, str]:
     """Return the parameters that other pairs differ in (`--by compile,precision`), and their values in this pair."""
-    return {axis: axis_value(c.subject, axis) for axis in compared.axes if is_parameter(axis) and axis != c.axis}
+    params = params_of(c.subject.params)
+    return {axis: axis_value(c.subject, axis) for axis in compared.axes if axis in params and axis != c.axis}
 
 
 def _in_common(c: Comparison) -> tuple[str, str, str]:
