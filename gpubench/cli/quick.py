@@ -59,7 +59,7 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
     is_ranked = not on_cpu and not why
     if not is_ranked:
         shown = {f"{card}, {name}": rate for name, rate in rates.items()}
-        lines += ["CPUs are not ranked."] if on_cpu else wrapped(why)
+        lines += ["CPUs are not ranked: the published figures are of cards."] if on_cpu else wrapped(why)
     else:
         shown = neighbours(card, rates[mixed])
         lines += ["", *table_lines(table_of(shown, card), line_width())]
