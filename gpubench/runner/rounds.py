@@ -110,7 +110,8 @@ class Rounds:
         if row.status == "ok" and row.seconds is not None:
             self._seconds.setdefault(trial.case.label, []).append(row.seconds)
         self._pass_first()
-        for ratio in self._first_ratios.after(trial.case, row) if self._waiting else ():
+        is_first = self._waiting and not self._done_before
+        for ratio in self._first_ratios.after(trial.case, row) if is_first else ():
             self._progress.say(ratio)
         if not trial.case.refusal:
             self._forecast.add(trial.case, seconds)
