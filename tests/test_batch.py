@@ -28,16 +28,16 @@ class Card:
         return (self.limit - self.base) // self.each // 8 * 8
 
 
-def nearly(found, true):
+def nearly(batch, true):
     """Exact where a batch is small, else to a 32nd."""
-    return true - max(0 if true <= 256 else 8, true // 32) <= found <= true
+    return true - max(0 if true <= 256 else 8, true // 32) <= batch <= true
 
 
 @given(base=st.integers(0, 10**6), each=st.integers(1, 10**5), batch=st.integers(8, 20_000), known=st.booleans())
 def test_largest_is_the_threshold_with_few_probes(base, each, batch, known):
     card = Card(base + batch * each, base, each)
-    found = largest_batch(card, capacity_bytes=card.limit if known else None, cap=MOST)
-    assert nearly(found.batch, card.true)
+    result = largest_batch(card, capacity_bytes=card.limit if known else None, cap=MOST)
+    assert nearly(result.batch, card.true)
     # Without a capacity: 13 doublings to 32,768, 11 halvings down to 8, and the two above the edge.
     assert len(card.asked) <= (12 if known else 26)
 
@@ -45,9 +45,9 @@ def test_largest_is_the_threshold_with_few_probes(base, each, batch, known):
 @given(cap=st.integers(8, 5000), batch=st.integers(8, 5000))
 def test_the_cap_holds_and_is_told(cap, batch):
     card = Card(1000 + batch * 10)
-    found = largest_batch(card, capacity_bytes=card.limit, cap=cap)
-    assert nearly(found.batch, min(card.true, cap // 8 * 8))
-    assert found.capped == (found.batch == cap // 8 * 8)
+    result = largest_batch(card, capacity_bytes=card.limit, cap=cap)
+    assert nearly(result.batch, min(card.true, cap // 8 * 8))
+    assert result.capped == (result.batch == cap // 8 * 8)
 
 
 @given(share=st.floats(0, 0.5), batch=st.integers(8, 20_000))
@@ -55,8 +55,8 @@ def test_a_capacity_that_promises_too_much_costs_few_probes(share, batch):
     limit = 10**12
     base = int(share * limit)
     card = Card(limit, base, (limit - base) // batch)
-    found = largest_batch(card, capacity_bytes=int(limit / 0.97), cap=MOST)
-    assert nearly(found.batch, card.true)
+    result = largest_batch(card, capacity_bytes=int(limit / 0.97), cap=MOST)
+    assert nearly(result.batch, card.true)
     assert len(card.asked) <= 20
 
 
@@ -67,16 +67,16 @@ def test_a_card_that_tells_what_rests_takes_five_probes(batch, lost):
     limit = 140 * 10**9
     base = 10**9
     card = Card(int(limit * (1 - lost)), base, (limit - base) // batch, resting=base)
-    found = largest_batch(card, capacity_bytes=limit, cap=MOST)
-    assert 0.96 * card.true <= found.batch <= card.true
-    assert len(card.asked) <= 5 if batch >= 400 else 7
+    result = largest_batch(card, capacity_bytes=limit, cap=MOST)
+    assert 0.96 * card.true <= result.batch <= card.true
+    assert len(card.asked) <= (5 if batch >= 400 else 7)
 
 
 def test_few_probes_are_enough():
     card = Card(140 * 10**9, 10**9, 9 * 10**7, resting=10**9)
-    found = largest_batch(card, capacity_bytes=card.limit, cap=MOST, rough=True)
+    result = largest_batch(card, capacity_bytes=card.limit, cap=MOST, rough=True)
     assert card.asked == [8]
-    assert 0.8 * card.true < found.batch < card.true
+    assert 0.8 * card.true < result.batch < card.true
     # Of AlexNet with LARS: at small batches what the optimizer takes for a moment is more than the images take.
     limit, asked = 11 * 10**9, []
 
@@ -85,14 +85,14 @@ def test_few_probes_are_enough():
         memory = 500 * 10**6 + max(950 * 10**6, batch * 7 * 10**6)
         return ProbeResult(memory <= limit, 1.0, memory, 500 * 10**6)
 
-    found = largest_batch(probe, capacity_bytes=limit, cap=MOST)
-    assert found.batch >= 0.96 * 1500
+    result = largest_batch(probe, capacity_bytes=limit, cap=MOST)
+    assert result.batch >= 0.96 * 1500
     assert len(asked) <= 10, asked
 
 
 def search(card, *, cap=MOST, known=False):
-    found = largest_batch(card, capacity_bytes=card.limit if known else None, cap=cap)
-    return found.batch, found.capped, card.asked
+    result = largest_batch(card, capacity_bytes=card.limit if known else None, cap=cap)
+    return result.batch, result.capped, card.asked
 
 
 def test_which_batches_are_tried():
@@ -120,9 +120,9 @@ def test_which_batches_are_tried():
 def test_memories_in_which_8_do_not_fit(limit, cap, answer):
     assert search(Card(limit), cap=cap) == answer
     card = Card(limit)
-    found = fastest_batch(card, cap=cap)
-    assert (found.batch, found.capped, card.asked) == answer
-    assert ("not even a batch of 1" in found.reason) == (answer[0] is None)
+    result = fastest_batch(card, cap=cap)
+    assert (result.batch, result.capped, card.asked) == answer
+    assert ("not even a batch of 1" in result.reason) == (answer[0] is None)
 
 
 def test_the_curve_by_hand():
@@ -158,6 +158,6 @@ DIPS = {8: 10, 16: 9, 32: 12, 64: 11, 128: 13, 256: 12, 512: 11}
     ],
 )
 def test_the_probes_of_the_fastest(card, cap, batch, asked):
-    found = fastest_batch(card, cap=cap)
-    assert (found.batch, card.asked) == (batch, asked)
-    assert found.capped == (batch == cap // 8 * 8)
+    result = fastest_batch(card, cap=cap)
+    assert (result.batch, card.asked) == (batch, asked)
+    assert result.capped == (batch == cap // 8 * 8)

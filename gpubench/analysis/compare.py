@@ -177,9 +177,9 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
         raise UserError(f"--metric {metric.name}: no ok row has it; it needs {metric.lacking}")
     list_without_value(frame[~ok], left_out, metric.name)
     labels = labels_of(frame)
-    parameters = any(axis in params_of(text) for text in frame["params"].unique() for axis in axes)
-    follows |= {"params"} if parameters else set()
-    groups = combined(groups_of(frame, ok, labels), "params" if parameters else axes[0])
+    by_parameter = any(axis in params_of(text) for text in frame["params"].unique() for axis in axes)
+    follows |= {"params"} if by_parameter else set()
+    groups = combined(groups_of(frame, ok, labels), "params" if by_parameter else axes[0])
     holes = holes_of(frame, ok, labels)
     baseline = named_baseline(question.baseline, axes, groups) if question.baseline else None
     shared = [column for column in WORKLOAD if column not in {*axes, *follows}]

@@ -111,8 +111,7 @@ def run_child(
     The child answers on a separate socket, so `on_output` gets only what the suite prints, line by line. If this
     process dies, the child ends itself. `task` is sent with `scratch`, a temporary folder that exists as long as the
     child; it is empty for one process. `on_wake` is called with the child's process id a few times a second; its
-    result is sent to the child.
-    `start` starts the child; without it the child is a new process.
+    result is sent to the child. `start` starts the child; without it the child is a new process.
     """
     began = time.monotonic()
     with temporary_folder() if _has_processes(task) else contextlib.nullcontext("") as folder:

@@ -26,7 +26,7 @@ from gpubench.training import Shard, shards
 from .network import Batch
 
 Decoder = Callable[[bytes], Image.Image]
-Found = dict[str, dict[str, str]]
+NotedImages = dict[str, dict[str, str]]
 """Images that could not be used (`bad train`, `bad valid`), with reasons, and images not RGB (`odd`), with modes."""
 SYNTHETIC_CLASSES, SYNTHETIC_TRAIN, SYNTHETIC_VALID = images.IMAGENET
 SYNTHETIC_SHAPES = ((500, 375), (375, 500), (500, 333), (500, 500))
@@ -173,11 +173,11 @@ def workers_of(trial: Trial) -> int:
 class Feed:
     """One pool of loader processes for all passes over the data."""
 
-    def __init__(self, pictures: Pictures, trial: Trial, files_read: FilesRead, found: Found) -> None:
+    def __init__(self, pictures: Pictures, trial: Trial, files_read: FilesRead, noted: NotedImages) -> None:
         self.device = torch.device(trial.case.device)
         self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
         self.specs: Sequence[Spec] = ()
-        self.files_read, self.found = files_read, found
+        self.files_read, self.noted = files_read, noted
         self.stopped = False
         self.train_images = len(pictures.splits["train"])
         self.loader = DataLoader(
@@ -205,10 +205,10 @@ class Feed:
         batches: Iterator[Made] = iter(self.loader)
         try:
             for spec, made in zip(specs, batches, strict=False):
-                self.found[f"bad {spec.split}"].update(made.bad)
-                if len(self.found["bad train"]) == self.train_images:
-                    raise UserError(f"nothing to train on: cannot use {named(self.found['bad train'])}")
-                self.found["odd"].update(made.odd)
+                self.noted[f"bad {spec.split}"].update(made.bad)
+                if len(self.noted["bad train"]) == self.train_images:
+                    raise UserError(f"nothing to train on: cannot use {named(self.noted['bad train'])}")
+                self.noted["odd"].update(made.odd)
                 x, y = self.moved(made)
                 yield x.permute(0, 3, 1, 2), y
         finally:
@@ -263,7 +263,7 @@ class Source:
         self.trial = trial
         self.decoder_remark = ""
         self.too_large = False
-        self.found: Found = {"bad train": {}, "bad valid": {}, "odd": {}}
+        self.noted: NotedImages = {"bad train": {}, "bad valid": {}, "odd": {}}
         params = trial.params
         schedule = schedule_of(params.phases, params.epochs)
         rectangles = any(phase.rect_val for phase in schedule.phases)
@@ -291,7 +291,7 @@ class Source:
         large = {size for size, root in pictures.roots.items() if images.mean_bytes(root, tree.train) > most_bytes}
         is_sample = trial.case.mode != "full"
         self.too_large = is_sample and any(self.copies(phase) in large for phase in schedule.phases)
-        self.feed = Feed(pictures, trial, FilesRead(set(pictures.roots) - large if is_sample else ()), self.found)
+        self.feed = Feed(pictures, trial, FilesRead(set(pictures.roots) - large if is_sample else ()), self.noted)
 
     def copies(self, phase: Phase) -> int:
         """Return the size of the copies that a phase reads; 0: the originals."""
@@ -339,7 +339,7 @@ class Source:
 
     def refuse_bad(self) -> None:
         """Raise UserError that names validation images that could not be used: a score needs all of them."""
-        if bad := self.found["bad valid"]:
+        if bad := self.noted["bad valid"]:
             raise UserError(f"validation needs every image, and cannot use {named(bad)}; repair or remove them")
 
     def remarks(self) -> list[str]:
@@ -347,9 +347,9 @@ class Source:
         remarks = [self.decoder_remark] if self.decoder_remark else []
         if self.too_large:
             remarks.append("the images exceed the free memory: later epochs are projected as if they found none in it")
-        if bad := self.found["bad train"]:
+        if bad := self.noted["bad train"]:
             remarks.append(f"training skipped {named(bad)}")
-        if odd := self.found["odd"]:
+        if odd := self.noted["odd"]:
             remarks.append(f"converted to RGB {named(odd)}")
         return remarks
 
@@ -357,12 +357,12 @@ class Source:
         """Collect the bad and odd images of all processes. All must call it."""
         if self.trial.case.processes == 1:
             return
-        everywhere: list[Found] = [{}] * self.trial.case.processes
-        dist.all_gather_object(everywhere, self.found)
-        for found in everywhere:
-            self.restore(found)
+        everywhere: list[NotedImages] = [{}] * self.trial.case.processes
+        dist.all_gather_object(everywhere, self.noted)
+        for noted in everywhere:
+            self.restore(noted)
 
-    def restore(self, found: Found) -> None:
-        """Add the images that another process, or an earlier one, has found."""
-        for kind, files in found.items():
-            self.found[kind].update(files)
+    def restore(self, noted: NotedImages) -> None:
+        """Add the images that another process, or an earlier one, has noted."""
+        for kind, files in noted.items():
+            self.noted[kind].update(files)

@@ -76,7 +76,7 @@ class Checkpoint:
         """Save everything before `epoch` begins; an incomplete file is never left behind."""
         if not self.kept or not self.leads or epoch <= self.first:
             return
-        state = {"epoch": epoch, "net": net.state(), "source": source.found, "clock": clock.state()}
+        state = {"epoch": epoch, "net": net.state(), "source": source.noted, "clock": clock.state()}
         part = self.file.with_suffix(f".{os.getpid()}")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

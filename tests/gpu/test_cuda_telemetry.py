@@ -21,11 +21,11 @@ def smi(uuid: str, *fields: str) -> list[str]:
 
 def card():
     """What reads the card that torch computes on."""
-    device = next(each for each in environment.devices_of(describe()) if each.kind == "cuda")
-    found = nvidia.find(nvidia.library(), device)
-    assert found is not None, "torch's UUID names no card of NVML's"
-    assert smi(found.identity, "name") == [device.card]
-    return found
+    device = next(device for device in environment.devices_of(describe()) if device.kind == "cuda")
+    reader = nvidia.find(nvidia.library(), device)
+    assert reader is not None, "torch's UUID names no card of NVML's"
+    assert smi(reader.identity, "name") == [device.card]
+    return reader
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,9 @@ def card():
     ],
 )
 def test_the_set_up_is_nvidia_smis(field, column):
-    found = card()
-    (printed,) = smi(found.identity, field)
-    ours = getattr(found.state(), column)
+    reader = card()
+    (printed,) = smi(reader.identity, field)
+    ours = getattr(reader.state(), column)
     if printed.startswith("["):  # [N/A], [Not Supported]
         assert ours is None
     else:
@@ -50,10 +50,10 @@ def test_the_set_up_is_nvidia_smis(field, column):
 
 
 def test_readings_are_nvidia_smis():
-    found = card()
-    before = found.read()
-    temperature, used, power = smi(found.identity, "temperature.gpu", "memory.used", "power.draw")
-    after = found.read()
+    reader = card()
+    before = reader.read()
+    temperature, used, power = smi(reader.identity, "temperature.gpu", "memory.used", "power.draw")
+    after = reader.read()
     assert before.temperature_celsius - 2 <= float(temperature) <= after.temperature_celsius + 2
     assert float(used) * 2**20 == pytest.approx(after.memory_used_bytes, rel=0.2, abs=2**30)
     if not power.startswith("["):
