@@ -114,7 +114,9 @@ class Sampler:
         return {"settled": self._settled} if self._settled != before else None
 
     def telemetry(self, laps: Sequence[Lap]) -> Telemetry:
-        """Return the telemetry columns over the timed training laps; empty with less than a second of readings.
+        """Return the telemetry columns over the timed training laps; with less than a second of readings only the load.
+
+        Then the load is that of all laps, since processes are listed once a second.
 
         Laps of an earlier process (before the run was resumed) do not count: they may be from another host, or from
         before a restart.
@@ -126,7 +128,10 @@ class Sampler:
         spans = [(lap.started, lap.started + lap.seconds) for lap in timed]
         inside = [reading for reading, within in zip(self.readings, _inside(self._times, spans), strict=True) if within]
         if len(inside) < LEAST_READINGS:
-            return Telemetry()
+            others = self.others([(lap.started, lap.started + lap.seconds) for lap in laps if not lap.earlier])
+            if others is None:
+                return Telemetry()
+            return Telemetry(foreign_load=_load(others), marks="shared" if others["compute"] else "")
         cpu_joules = _counted(self._times, self._cpu, spans)
         joules, source = (cpu_joules, "rapl") if self._on_cpu else self._card_energy(spans)
         reasons = [reading.reasons for reading in inside if reading.reasons is not None]
