@@ -10,6 +10,7 @@ from gpubench.suites.gpt import training
 from measured_rows import rows_of_run
 from rows import row
 from small_trials import run_trial, small_trial
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gpubench.rows import write as records
 from gpubench.suite import files
@@ -40,16 +41,14 @@ def test_the_sizes_are_those_of_their_names_and_the_flops_torchs():
         with torch.device("meta"):
             network = training.Gpt(*(sizes[name] for name in ("layers", "heads", "width", "vocabulary", "context")))
         assert sum(weight.numel() for weight in network.parameters()) == pytest.approx(millions * 1e6, rel=0.01)
-    # But for one product of attention that is computed again in the backward pass: model FLOPs leave it out.
     from torch.utils.flop_counter import FlopCounterMode
 
     sizes = {"layers": 2, "width": 64, "vocabulary": 256, "context": 32}
     network = training.Gpt(2, 2, 64, 256, 32)
     tokens = torch.zeros(3, 32, dtype=torch.int64)
-    with FlopCounterMode(display=False) as counter:
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         network(tokens, tokens).backward()
-    again = 2 * 2 * 64 * 32
-    assert gpt.flops("", sizes) == counter.get_total_flops() / tokens.numel() - again
+    assert gpt.flops("", sizes) == counter.get_total_flops() / tokens.numel()
 
 
 def test_the_rate_rises_and_falls_to_a_tenth():
@@ -95,7 +94,8 @@ def run(cli, folder, names, code=0, **settings):
 
 @pytest.mark.parametrize("names", ["both", "float8,int8-mixed"])
 def test_it_learns_and_proves_its_precision(cli, tmp_path, names):
-    frame = run(cli, tmp_path, names)
+    with sdpa_kernel(SDPBackend.MATH):  # not each release counts the FLOPs of fused attention on a CPU
+        frame = run(cli, tmp_path, names)
     assert set(frame["precision"]) == ({"fp32", "bf16"} if names == "both" else set(names.split(",")))
     if names != "both":
         assert (frame["low_flops_share"] > 0.5).all()

@@ -106,7 +106,11 @@ def test_the_public_name_of_the_float8_product_has_the_bits_of_the_older_one(mon
     layer = nn.Linear(64, 96).bfloat16()
     layer.__class__ = Float8Linear
     x, gradient = torch.randn(64, 64).bfloat16(), torch.randn(64, 96).bfloat16()
-    public = both_ways(layer, x, gradient)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)  # only there it is the public one
+    try:
+        public = both_ways(layer, x, gradient)
+    except NotImplementedError:
+        pytest.skip("in this torch it has no kernel for a CPU")
     monkeypatch.delattr(functional, "scaled_mm")
     layer.zero_grad()
     assert all(torch.equal(one, other) for one, other in zip(public, both_ways(layer, x, gradient), strict=True))
@@ -193,12 +197,12 @@ def test_compiled_code_proves_them_too(name):
     torch.compiler.reset()
     torch._dynamo.utils.counters.clear()
     model = prepared(name)
-    model.compile(backend="aot_eager", fullgraph=True)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
     x, watch = torch.randn(64, 64, requires_grad=True), OperandWatch()
 
     def step():
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = model(x).float().square().mean()
+            loss = compiled(x).float().square().mean()
         loss.backward()
 
     step()

@@ -92,7 +92,8 @@ class OperandWatch(TorchDispatchMode):
         """
         if _has_compiled():
             on_cuda = [ProfilerActivity.CUDA] if self._device.startswith("cuda") else []
-            profiler = profile(activities=[ProfilerActivity.CPU, *on_cuda], record_shapes=True)
+            # Without `acc_events` torch 2.11 warns that a next cycle would clear the events.
+            profiler = profile(activities=[ProfilerActivity.CPU, *on_cuda], record_shapes=True, acc_events=True)
             yield profiler
             if inside := self._read(profiler):
                 self.note = f", {inside} of {self.seen.total()} in compiled code ({self.compiled_regions} calls)"
@@ -102,7 +103,11 @@ class OperandWatch(TorchDispatchMode):
             self.low_flops = 0
             self.seen.clear()
             self.devices.clear()
-        yield eager
+            # Without it torch 2.11 would time eager code: what it calls under a dispatch mode stays uncompiled.
+            with torch.compiler.set_stance("force_eager"):
+                yield eager
+        else:
+            yield eager
 
     def _read(self, profiler: profile) -> int:
         """Count the operands in a profile; return how many of the calls, or kernels, are those of compiled code."""

@@ -70,7 +70,9 @@ def network_of(trial: Trial, device: torch.device, *, only_shapes: bool = False)
     if params.method != "full":
         add_adapters(llama, params.rank, device)
     if params.checkpointing:
-        llama.activation_checkpointing_enable()
+        # Older releases have only the second name; newer ones warn of it.
+        enable = getattr(llama, "activation_checkpointing_enable", None) or llama.gradient_checkpointing_enable
+        enable()
     # Also for validation: there is no dropout, and in `eval` bitsandbytes repacks weights on a CPU.
     return WithLoss(llama).train()
 
