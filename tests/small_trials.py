@@ -1,8 +1,10 @@
 """Trials of the built-in suites, run inside the process of a test."""
 
+import pytest
 import torch
 from brief import brief
 
+from gpubench.hardware.environment import cpu_device
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.trial import Case, Trial
 from gpubench.training import operands, precision
@@ -20,6 +22,12 @@ def small_trial(
         data=data, weights=weights,
     )  # fmt: skip
     return Trial(case, 0, seed, **folders)
+
+
+def skip_bf16_lstm(model: str, name: str) -> None:
+    """Skip the test of an LSTM in bf16 on a CPU without bf16 arithmetic, where oneDNN has none."""
+    if (model, name) == ("lstm", "bf16") and name in cpu_device().unsupported:
+        pytest.skip("oneDNN has no bf16 LSTM on a CPU without bf16 arithmetic")
 
 
 def run_trial(suite: LoadedSuite, trial: Trial, clock: Clock | None = None):
