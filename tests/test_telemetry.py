@@ -34,11 +34,11 @@ class Card:
 
     commands = Commands()
 
-    def __init__(self, at, seen=None) -> None:
-        self.at, self.now, self.seen = at, 0.0, seen
+    def __init__(self, at, seen=None, max_clock=None) -> None:
+        self.at, self.now, self.seen, self.max_clock = at, 0.0, seen, max_clock
 
     def state(self):
-        return CardState()
+        return CardState(card_max_sm_clock_mhz=self.max_clock)
 
     def read(self):
         return self.at(self.now)
@@ -355,6 +355,9 @@ def test_that_a_card_has_settled_is_told_once_and_withdrawn_when_it_moves():
 
     _, told = sampled(Card(at), 40)
     assert [message["settled"] for _, message in told] == [True, False, True]
+    # At the highest clock heat changes nothing yet.
+    _, told = sampled(Card(at, max_clock=1500), 40)
+    assert [(round(when), message["settled"]) for when, message in told] == [(5, True)]
     sampler, told = sampled(Card(lambda now: Reading(power_watts=100.0)), 30)
     assert not sampler.watches
     assert told == []
