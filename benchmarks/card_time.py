@@ -157,18 +157,19 @@ class Children:
             self.time.spend(2.0)
             return Measurement(status="out_of_memory", reason="CUDA out of memory")
         begun: list[float] = []
+        raced = False
         clock = Clock(
             sampling_for(case.mode, accelerator=True),
             now=self.time,
             settled=lambda: self.time.now - begun[0] > self.card.settled_seconds,
         )
-        raced: set[str] = set()
 
         def steps(phase: str, images: int, seconds: float) -> None:
+            nonlocal raced
             for _ in clock.steps(Batches(images, batch), phase, samples=images):
                 begun.append(self.time.now)
-                if phase not in raced:  # once in a process
-                    raced.add(phase)
+                if not raced:  # once in a process: validation's convolutions are those of the training's forward pass
+                    raced = True
                     race = HALF_RACE_STEPS if half else self.cost.race_steps
                     self.time.spend(RACE_SECONDS * network.convolutions + race * seconds)
                 self.time.spend(seconds)

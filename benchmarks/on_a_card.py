@@ -174,8 +174,11 @@ def main() -> None:
     if not path.exists():
         path.write_text("stage,ended,seconds\n")
     names = options.stages.split(",") if options.stages else STAGES
-    with ThreadPoolExecutor(options.side_by_side) as pool:
+    pool = ThreadPoolExecutor(options.side_by_side)
+    try:
         list(pool.map(partial(run_stage, options=options, until=until), names))
+    finally:
+        pool.shutdown(cancel_futures=True)  # after Ctrl-C no other stage begins
 
 
 if __name__ == "__main__":

@@ -113,8 +113,9 @@ class Sampler:
             self._foreign.append((now, foreign(self._card.processes(), pid, all_visible=self._all_visible)))
         if not self.watches or self._training is None:
             return None
-        before, self._settled = self._settled, settled(
-            self._times, self.readings, since=self._training, max_clock_mhz=self._max_clock_mhz
+        before, self._settled = (
+            self._settled,
+            settled(self._times, self.readings, since=self._training, max_clock_mhz=self._max_clock_mhz),
         )
         return {"settled": self._settled} if self._settled != before else None
 
