@@ -169,3 +169,13 @@ def test_a_model_gets_the_weights_of_its_precision(name, linear, norm, affine):
     assert mode.input(torch.ones(2, 4)).dtype == linear
     assert mode.input(torch.ones(2, dtype=torch.int64)).dtype == torch.int64
     assert model(mode.input(torch.ones(2, 4))).dtype == linear
+
+
+def test_adam_in_pure_fp16_survives_second_moments_that_become_zero():
+    weight = torch.nn.Parameter(torch.ones(8, dtype=torch.float16))
+    adam = torch.optim.AdamW([weight], lr=0.003, eps=precision.mode_of("fp16-pure", "cpu").adam_eps)
+    for _ in range(20):
+        weight.grad = torch.full_like(weight, 1e-3)
+        adam.step()
+    assert ((weight - 1).abs() < 0.5).all()  # -inf with 1e-8
+    assert precision.mode_of("fp16-master", "cpu").adam_eps == precision.mode_of("bf16-pure", "cpu").adam_eps == 1e-8

@@ -53,6 +53,11 @@ class Mode:
     name: str
     device_type: str
 
+    @property
+    def adam_eps(self) -> float:
+        """Adam's epsilon. In pure fp16 second moments below 2**-24 become 0, so it is the root of that."""
+        return 2.0**-12 if PRECISIONS[self.name].pure and KINDS[self.name].weights is torch.float16 else 1e-8
+
     def autocast(self) -> AbstractContextManager[object]:
         """Return the context for forward pass and loss."""
         dtype = KINDS[self.name].autocast

@@ -183,8 +183,9 @@ def rate_at(step: int, steps: int) -> float:
 def optimizer_of(trial: Trial, network: torch.nn.Module) -> torch.optim.Optimizer:
     """Return AdamW for the weights that are trained."""
     trained = [weight for weight in network.parameters() if weight.requires_grad]
+    eps = mode_of(trial.case.precision, trial.case.device).adam_eps
     # A GradScaler waits for the device in every step of an optimizer that is not fused.
-    return torch.optim.AdamW(trained, lr=trial.params.lr, weight_decay=0.0, fused=True)
+    return torch.optim.AdamW(trained, lr=trial.params.lr, weight_decay=0.0, eps=eps, fused=True)
 
 
 def blueprint(trial: Trial) -> Blueprint:

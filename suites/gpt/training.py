@@ -106,8 +106,9 @@ def optimizers_of(trial: Trial, network: Gpt) -> list[torch.optim.Optimizer]:
         {"params": matrices, "weight_decay": WEIGHT_DECAY},
         {"params": [weight for weight in weights if weight.ndim == 1], "weight_decay": 0.0},
     ]
+    eps = mode_of(trial.case.precision, trial.case.device).adam_eps
     # A GradScaler waits for the device in every step of an optimizer that is not fused.
-    return [*optimizers, torch.optim.AdamW(groups, lr=params.lr, betas=BETAS, fused=True)]
+    return [*optimizers, torch.optim.AdamW(groups, lr=params.lr, betas=BETAS, eps=eps, fused=True)]
 
 
 def share_at(step: int, steps: int) -> float:

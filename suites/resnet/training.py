@@ -44,7 +44,7 @@ def learner(trial: Trial, data: DataLoaders, clock: Clock | None, model: torch.n
         model,
         loss_func=CrossEntropyLossFlat(),
         metrics=accuracy,
-        opt_func=partial(OptimWrapper, opt=torch.optim.AdamW, fused=True, **betas),
+        opt_func=partial(OptimWrapper, opt=torch.optim.AdamW, fused=True, eps=mode.adam_eps, **betas),
         wd=1e-2,
         cbs=callbacks(clock, mode, data.train.samples, data.valid.samples, trial.params.loss_scale) if clock else [],
         **options,
