@@ -4,7 +4,8 @@
 
 Drives the real run, batch search and Clock over made-up children, whose seconds follow from a card's rate, memory
 and start-up; no process is started and no second is waited for. What a trial costs beside its steps (imports, CUDA,
-cuDNN's race among algorithms) is assumed as written below, not measured; so each line is for a low and a high cost.
+cuDNN's race among algorithms) was measured on an H100 with torch 2.11 on 2026-11-26 where it says so below, else
+assumed; so each line is for a low and a high cost.
 """
 
 import tempfile
@@ -48,14 +49,15 @@ class Network:
     weights: float
     least_step_seconds: float
     """However small the batch: launches and Python."""
+    convolutions: int
 
 
 NETWORKS = {
-    "resnet18": Network(10.9e9, 25e6, 11.7e6, 0.010),
-    "resnet34": Network(22.0e9, 38e6, 21.8e6, 0.018),
-    "resnet50": Network(24.6e9, 88e6, 25.6e6, 0.025),
-    "resnet101": Network(47.0e9, 135e6, 44.5e6, 0.048),
-    "resnet152": Network(69.0e9, 190e6, 60.2e6, 0.070),
+    "resnet18": Network(10.9e9, 25e6, 11.7e6, 0.010, 20),
+    "resnet34": Network(22.0e9, 38e6, 21.8e6, 0.018, 36),
+    "resnet50": Network(24.6e9, 88e6, 25.6e6, 0.025, 53),  # measured: 87e6 bytes
+    "resnet101": Network(47.0e9, 135e6, 44.5e6, 0.048, 104),
+    "resnet152": Network(69.0e9, 190e6, 60.2e6, 0.070, 155),
 }
 
 
@@ -68,11 +70,12 @@ class Card:
     flops: Mapping[str, float]
     """What training reaches per second, by precision."""
     settled_seconds: float
-    """Its clock and temperature are flat so long after a trial's first step, where it was warm before."""
+    """It has settled so long after a trial's first lap, where it was warm before. Measured: at its highest clock."""
 
 
 CARDS = (
-    Card("H200", 139.8 * GIB, {"fp32": 33e12, "fp16": 70e12}, 6.5),
+    # Rates of the H100: 2,890 images/s of ResNet-18 and 1,006 of ResNet-50 in fp32, 5,206 of ResNet-50 in fp16.
+    Card("H200", 139.8 * GIB, {"fp32": 28e12, "fp16": 126e12}, 5.0),
     Card("GTX 1080 Ti", 10.9 * GIB, {"fp32": 5.6e12, "fp16": 5.9e12}, 14.0),
 )
 
@@ -82,17 +85,19 @@ class Cost:
     """What a trial costs before its steps."""
 
     start_seconds: float
-    """A new process until its first step: interpreter, torch, fastai, CUDA, data, proof."""
+    """A new process until its first step: interpreter, torch, fastai, CUDA, data, proof. Measured: 12 s."""
     race_steps: int
-    """cuDNN tries its algorithms in the first step, which takes as long as so many steps more."""
+    """cuDNN tries its algorithms in the first step in fp32, which takes as long as so many steps more."""
 
 
-LOW, HIGH = Cost(8.0, 20), Cost(12.0, 30)
-FORK_SHARE = 0.35
-"""Share of the start that a fork has left: CUDA's context, data, proof. On a CPU of two cores it was 0.22, without
-CUDA."""
-RACE_SECONDS = 1.5
-"""For loading kernels before cuDNN tries them."""
+LOW, HIGH = Cost(8.0, 31), Cost(12.0, 57)
+"""The races of ResNet-18 and of ResNet-50."""
+HALF_RACE_STEPS = 5
+"""The same in fp16, where the algorithms differ less."""
+FORK_SHARE = 0.1
+"""Share of the start that a fork has left: CUDA's context, data, proof. Measured: 0.9 s."""
+RACE_SECONDS = 0.11
+"""For each convolution, whatever the batch. Measured: 6 s of ResNet-50 in fp16, with any `benchmark_limit`."""
 CONTEXT_BYTES = 0.5 * GIB
 FRAGMENTS = 0.015
 """Share of the memory that the allocator holds and cannot give."""
@@ -125,7 +130,7 @@ class Children:
         self.time.spend(self.cost.start_seconds * (FORK_SHARE if self.forked else 1))
         answer: dict[str, Any] = {}
         if task["task"] == "soak":
-            self.time.spend(task["seconds"])
+            self.time.spend(min(task["seconds"], self.card.settled_seconds))
         elif task["task"] == "peak":
             self.time.spend(task["soak_seconds"] + PEAK_SECONDS)
             answer["rates"] = {"flops_per_second": 1e13, "bytes_per_second": 1e12, "op_seconds": 1e-5, "side": 8192}
@@ -152,19 +157,21 @@ class Children:
             self.time.spend(2.0)
             return Measurement(status="out_of_memory", reason="CUDA out of memory")
         begun: list[float] = []
+        raced = False
         clock = Clock(
             sampling_for(case.mode, accelerator=True),
             now=self.time,
             settled=lambda: self.time.now - begun[0] > self.card.settled_seconds,
         )
-        raced: set[str] = set()
 
         def steps(phase: str, images: int, seconds: float) -> None:
+            nonlocal raced
             for _ in clock.steps(Batches(images, batch), phase, samples=images):
                 begun.append(self.time.now)
-                if phase not in raced:  # once in a process
-                    raced.add(phase)
-                    self.time.spend(RACE_SECONDS + self.cost.race_steps * seconds)
+                if not raced:  # once in a process: validation's convolutions are those of the training's forward pass
+                    raced = True
+                    race = HALF_RACE_STEPS if half else self.cost.race_steps
+                    self.time.spend(RACE_SECONDS * network.convolutions + race * seconds)
                 self.time.spend(seconds)
 
         for _ in clock.epochs(EPOCHS):

@@ -1,5 +1,6 @@
 """What this project claims, tried on a card in stages of 27 minutes together: tests, selftest, every suite.
 
+    python benchmarks/on_a_card.py --out walk --side-by-side 10 --seconds 300    # first: what breaks, not how fast
     python benchmarks/on_a_card.py --data DIR --out card                   # all of it
     python benchmarks/on_a_card.py --data DIR --out card --seconds 540     # nine minutes; again, and it goes on
     python benchmarks/on_a_card.py --data DIR --out card --stages selftest,resnet --stretch 3    # a slow card
@@ -7,8 +8,9 @@
 A stage is what a user would type, and has so many seconds; the most important come first. Output goes to
 OUT/STAGE.log, rows to OUT/rows/STAGE.csv, and how it ended to a line of OUT/stages.csv. What is cut off keeps its rows.
 The same command goes on where the last one ended, and names what it leaves for another; `--stages` runs those again
-that ended already. Without `--data` the images and texts are made up, and nothing is trained to a goal. `--device cpu
---small` tries the script itself where there is no card.
+that ended already. Without `--data` the images and texts are made up, and nothing is trained to a goal. With
+`--side-by-side N` the runs are quick ones, N at a time, so that their times mean nothing. `--device cpu --small` tries
+the script itself where there is no card.
 """
 
 import argparse
@@ -18,7 +20,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 GRACE_SECONDS = 30
@@ -92,6 +96,8 @@ def command_of(name: str, options: argparse.Namespace) -> list[str]:
         words += ["--device", "DEVICE", "--out", f"OUT/rows/{name}.csv"]
         if "--synthetic" not in words:
             words += ["--data", str(options.data)] if options.data else ["--synthetic"]
+        if options.side_by_side > 1:
+            words = [word for word in words if word not in {"--full", "--quick"}] + ["--quick", "--no-rank"]
         if options.small:
             words = [word for word in words if word != "--full"] + SMALL[words[words.index("--suite") + 1]].split()
     return [sys.executable, "-m", *(_filled(word, options) for word in words)]
@@ -127,6 +133,28 @@ def left_of(name: str, ends: Iterable[Mapping[str, str]], stretch: float) -> flo
     return max(0.0, left)
 
 
+def run_stage(name: str, options: argparse.Namespace, until: float) -> None:
+    """Go on with a stage for the time that is left, and add a line to stages.csv."""
+    path = options.out / "stages.csv"
+    with path.open() as file:
+        ends = [] if options.stages else list(csv.DictReader(file))
+    wanted, there = left_of(name, ends, options.stretch), until - time.monotonic()
+    if wanted < 1:
+        return
+    least = 10 if STAGES[name].resumes or options.side_by_side > 1 else wanted
+    if there < least:
+        print(f"{name}: left for a call of {least + GRACE_SECONDS:.0f} s or more", flush=True)
+        return
+    began, log = time.monotonic(), options.out / f"{name}.log"
+    ended = outcome(command_of(name, options), min(wanted, there), log)
+    line = f"{name},{ended},{time.monotonic() - began:.0f}"
+    with path.open("a") as file:
+        file.write(line + "\n")
+    print(line, flush=True)
+    if ended != "0":
+        print(*log.read_text(errors="replace").splitlines()[-15:], sep="\n", flush=True)
+
+
 def main() -> None:
     """Go on where stages.csv ends; print each stage's line, and the end of its log where it went wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -136,6 +164,7 @@ def main() -> None:
     parser.add_argument("--stages", default="", help="these, joined by commas, whether or not they ended already")
     parser.add_argument("--stretch", type=float, default=1.0, help="stages may take so many times as long")
     parser.add_argument("--seconds", type=float, default=1e9, help="longest that all of this call may take")
+    parser.add_argument("--side-by-side", type=int, default=1, metavar="N", help="quick runs, N at a time")
     parser.add_argument("--small", action="store_true")
     options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores Ctrl-C, and so would each stage
@@ -144,24 +173,12 @@ def main() -> None:
     path = options.out / "stages.csv"
     if not path.exists():
         path.write_text("stage,ended,seconds\n")
-    for name in options.stages.split(",") if options.stages else STAGES:
-        with path.open() as file:
-            ends = [] if options.stages else list(csv.DictReader(file))
-        wanted, there = left_of(name, ends, options.stretch), until - time.monotonic()
-        if wanted < 1:
-            continue
-        least = 10 if STAGES[name].resumes else wanted
-        if there < least:
-            print(f"{name}: left for a call of {least + GRACE_SECONDS:.0f} s or more", flush=True)
-            continue
-        began, log = time.monotonic(), options.out / f"{name}.log"
-        ended = outcome(command_of(name, options), min(wanted, there), log)
-        line = f"{name},{ended},{time.monotonic() - began:.0f}"
-        with path.open("a") as file:
-            file.write(line + "\n")
-        print(line, flush=True)
-        if ended != "0":
-            print(*log.read_text(errors="replace").splitlines()[-15:], sep="\n", flush=True)
+    names = options.stages.split(",") if options.stages else STAGES
+    pool = ThreadPoolExecutor(options.side_by_side)
+    try:
+        list(pool.map(partial(run_stage, options=options, until=until), names))
+    finally:
+        pool.shutdown(cancel_futures=True)  # after Ctrl-C no other stage begins
 
 
 if __name__ == "__main__":

@@ -53,11 +53,13 @@ def test_all_suites_run_within_27_minutes_and_no_stage_outlasts_a_call(on_a_card
     assert all(f"--suite {each} " in commands for each in files.built_in_names())
 
 
-@pytest.mark.parametrize("small", [False, True])
-def test_every_run_is_a_plan(on_a_card, small, cli):
+@pytest.mark.parametrize(("small", "side_by_side"), [(False, 1), (False, 2), (True, 2)])
+def test_every_run_is_a_plan(on_a_card, small, side_by_side, cli):
     for name, stage in on_a_card.STAGES.items():
         if stage.command.startswith("gpubench run"):
-            options = argparse.Namespace(out=Path("card"), data=None, device="cpu", small=small)
+            options = argparse.Namespace(
+                out=Path("card"), data=None, device="cpu", small=small, side_by_side=side_by_side
+            )
             command = on_a_card.command_of(name, options)[3:]
             done = cli(*command, "--dry-run")
             assert done.returncode == 0, (name, done.stderr)

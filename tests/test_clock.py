@@ -105,6 +105,7 @@ def test_quick_runs_and_probes_are_few_steps():
     assert laps == [
         ("train", "warmup", 1),
         *[("train", "timed", 1)] * 5,
+        ("valid", "warmup", 1),  # where it is compiled, or cuDNN tries its algorithms
         ("valid", "timed", 1),
         ("train", "resident", 1),
     ]

@@ -106,6 +106,15 @@ def test_kernels_by_their_names():
         "sm89_xmma_gemm_e4m3bf16_e4m3f32_f32_tn_n_tilesize64x64x64": ("matmul", torch.float8_e4m3fn),
         "sm80_xmma_gemm_i8f16_i8i32_f32_tn_n_tilesize64x64x64": ("matmul", torch.int8),
         "cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4": ("matmul", torch.float32),
+        # of an H100 in fp32, torch 2.11
+        "sm80_xmma_gemm_cf32cf32_f32f32_cf32_nt_n_tilesize64x32x8_stage3_ffma_aligna8": ("matmul", torch.float32),
+        "void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>": ("convolution", torch.float32),
+        "void wgrad_alg0_engine_NHWC<float, 128, 5, 5, 3, 3, 3, false, 512>": ("convolution", torch.float32),
+        "void convolve_common_engine_float_NHWC<float, float, 1024, 5>": ("convolution", torch.float32),
+        "void cudnn::winograd_nonfused::winogradWgradData4x4<float, float>": ("convolution", torch.float32),
+        "void fft2d_r2c_32x32<float, false, 1u, false>": ("convolution", torch.float32),
+        "void cublasLt::splitKreduce_kernel<32, 16, int, float, float>": None,
+        "void cudnn::bn_bw_1C11_kernel_new<float, float, float2, 512, true, 1>": None,
         "triton_poi_fused_relu_0": None,
         "triton_tem_fused_mm_3": None,
     }

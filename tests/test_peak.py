@@ -12,7 +12,7 @@ from facts import lacking
 
 from gpubench.cli import peak
 from gpubench.hardware.environment import Device
-from gpubench.hardware.state import Processes, Reading
+from gpubench.hardware.state import CardState, Processes, Reading
 from gpubench.runner import measured_peaks
 from gpubench.runner.measured_peaks import Peak
 from gpubench.runner.process import Outcome
@@ -93,7 +93,7 @@ class Busy:
         return Processes(frozenset({os.getpid(), 1}), frozenset())
 
     def state(self):
-        return SimpleNamespace(power_limit_watts=None)
+        return CardState()
 
 
 def measured(monkeypatch, card, rates):

@@ -34,11 +34,11 @@ class Card:
 
     commands = Commands()
 
-    def __init__(self, at, seen=None) -> None:
-        self.at, self.now, self.seen = at, 0.0, seen
+    def __init__(self, at, seen=None, max_clock=None) -> None:
+        self.at, self.now, self.seen, self.max_clock = at, 0.0, seen, max_clock
 
     def state(self):
-        return CardState()
+        return CardState(card_max_sm_clock_mhz=self.max_clock)
 
     def read(self):
         return self.at(self.now)
@@ -306,6 +306,9 @@ def test_foreign_load_in_the_columns(compute, graphics, load, marks):
     sampler, _ = sampled(find(Nvml(H100, **answers), UUID), 50, pid=ME)
     seen = sampler.telemetry(LAPS)
     assert (seen.foreign_load, seen.marks) == (load, marks)
+    # Timed laps too short for a reading, as of a quick run: processes are seen during the warm-up.
+    quick = sampler.telemetry([lap(10, 5, kind="warmup"), lap(15.01, 0.1)])
+    assert quick == Telemetry(foreign_load=load.replace("unknown", ""), marks=marks)
 
 
 # Settling
@@ -352,6 +355,9 @@ def test_that_a_card_has_settled_is_told_once_and_withdrawn_when_it_moves():
 
     _, told = sampled(Card(at), 40)
     assert [message["settled"] for _, message in told] == [True, False, True]
+    # At the highest clock heat changes nothing yet.
+    _, told = sampled(Card(at, max_clock=1500), 40)
+    assert [(round(when), message["settled"]) for when, message in told] == [(5, True)]
     sampler, told = sampled(Card(lambda now: Reading(power_watts=100.0)), 30)
     assert not sampler.watches
     assert told == []

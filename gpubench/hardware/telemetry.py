@@ -65,6 +65,7 @@ class Sampler:
         cpu_energy: returns the CPU's energy counter in joules, or None.
         on_cpu: whether the trial runs on the CPU, so that the CPU's energy is the trial's.
         all_processes_visible: whether process ids here are those that the driver reports.
+        loaded: whether the child computes all the time, and reports no laps.
         now: the clock of the laps' start times, in seconds.
     """
 
@@ -75,6 +76,7 @@ class Sampler:
         *,
         on_cpu: bool = False,
         all_processes_visible: bool = True,
+        loaded: bool = False,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._card, self._cpu_energy, self._on_cpu = card, cpu_energy, on_cpu
@@ -83,8 +85,9 @@ class Sampler:
         self._cpu: list[float | None] = []
         self.readings: list[Reading] = []
         self._foreign: list[tuple[float, Processes | None]] = []
-        self._training: float | None = None
+        self._training = now() if loaded else None
         self._settled = False
+        self._max_clock_mhz = card.state().card_max_sm_clock_mhz if card else None
         first = card.read() if card else Reading()
         self._reads = card is not None or cpu_energy() is not None
         self.watches = first.sm_clock_mhz is not None or first.temperature_celsius is not None
@@ -110,11 +113,16 @@ class Sampler:
             self._foreign.append((now, foreign(self._card.processes(), pid, all_visible=self._all_visible)))
         if not self.watches or self._training is None:
             return None
-        before, self._settled = self._settled, settled(self._times, self.readings, since=self._training)
+        before, self._settled = (
+            self._settled,
+            settled(self._times, self.readings, since=self._training, max_clock_mhz=self._max_clock_mhz),
+        )
         return {"settled": self._settled} if self._settled != before else None
 
     def telemetry(self, laps: Sequence[Lap]) -> Telemetry:
-        """Return the telemetry columns over the timed training laps; empty with less than a second of readings.
+        """Return the telemetry columns over the timed training laps; with less than a second of readings only the load.
+
+        Then the load is that of all laps, since processes are listed once a second.
 
         Laps of an earlier process (before the run was resumed) do not count: they may be from another host, or from
         before a restart.
@@ -126,7 +134,10 @@ class Sampler:
         spans = [(lap.started, lap.started + lap.seconds) for lap in timed]
         inside = [reading for reading, within in zip(self.readings, _inside(self._times, spans), strict=True) if within]
         if len(inside) < LEAST_READINGS:
-            return Telemetry()
+            others = self.others([(lap.started, lap.started + lap.seconds) for lap in laps if not lap.earlier])
+            if others is None:
+                return Telemetry()
+            return Telemetry(foreign_load=_load(others), marks="shared" if others["compute"] else "")
         cpu_joules = _counted(self._times, self._cpu, spans)
         joules, source = (cpu_joules, "rapl") if self._on_cpu else self._card_energy(spans)
         reasons = [reading.reasons for reading in inside if reading.reasons is not None]
@@ -205,8 +216,14 @@ def _descends(pid: int, root: int) -> bool:
         return False
 
 
-def settled(times: Sequence[float], readings: Sequence[Reading], *, since: float) -> bool:
-    """Return whether SM clock and temperature under load were constant in WINDOW_SECONDS, which began after `since`."""
+def settled(
+    times: Sequence[float], readings: Sequence[Reading], *, since: float, max_clock_mhz: float | None = None
+) -> bool:
+    """Return whether SM clock and temperature under load were constant in WINDOW_SECONDS, which began after `since`.
+
+    At `max_clock_mhz` the card may still get warmer, because heat does not limit its clock. An H100 had it from the
+    first second on, but its temperature was constant only after 19 s.
+    """
     start = times[-1] - WINDOW_SECONDS
     if start < since:
         return False
@@ -217,6 +234,8 @@ def settled(times: Sequence[float], readings: Sequence[Reading], *, since: float
     )
     if not early or not late or 2 * len(loaded) < len(window):
         return False
+    if max_clock_mhz and all((reading.sm_clock_mhz or 0) >= max_clock_mhz for _, reading in loaded):
+        return True
     clocks = [_mean(_values(half, "sm_clock_mhz")) for half in (early, late)]
     degrees = [_mean(_values(half, "temperature_celsius")) for half in (early, late)]
     return _agree(clocks, CLOCK_TOLERANCE * (clocks[0] or 0)) and _agree(degrees, TEMPERATURE_TOLERANCE_CELSIUS)

@@ -13,13 +13,13 @@ from gpubench.runner.options import Options
 from gpubench.suite.trial import Case, Trial
 from gpubench.welch import LOOKS
 
-TRIAL_SECONDS = {"sampled": (30.0, 45.0), "quick": (15.0, 30.0)}
+TRIAL_SECONDS = {"sampled": (30.0, 45.0), "quick": (15.0, 15.0)}
 """Typical seconds of a trial on a CPU and on an accelerator, with start and warm-up (benchmarks/card_time.py)."""
 START_SECONDS = 8.0
 """For starting up: asking torch for its devices, and importing the suites."""
 SEARCH_SECONDS = {"sampled": 100.0, "quick": 25.0}
 """Typical seconds of a batch search."""
-WARMING_SECONDS = 60.0
+WARMING_SECONDS = 40.0
 """For warming an accelerator and measuring its peaks."""
 TOLERANCE = 1.3
 """Factor by which a forecast may be wrong before a new one is printed."""

@@ -51,12 +51,12 @@ def float8_product(
     a: torch.Tensor, b: torch.Tensor, a_scale: torch.Tensor, b_scale: torch.Tensor, dtype: torch.dtype, fast: bool
 ) -> torch.Tensor:
     """Return a x b in `dtype`, for float8 a in rows and b in columns; `fast` sums with fewer bits, as on forward."""
-    if a.is_cuda and hasattr(functional, "scaled_mm"):
+    if torch.__version__ >= "2.15":
         tensorwise = functional.ScalingType.TensorWise
         return functional.scaled_mm(
             a, b, a_scale, tensorwise, b_scale, tensorwise, output_dtype=dtype, use_fast_accum=fast
         )
-    # Older releases have no public name for it, or (2.11) one that has no kernel for a CPU.
+    # Older releases have no public name for it, or (2.11) one without a kernel for CPUs, at which compiled code breaks.
     return torch._scaled_mm(a, b, scale_a=a_scale, scale_b=b_scale, out_dtype=dtype, use_fast_accum=fast)
 
 

@@ -104,13 +104,13 @@ def measure(
 
 
 def _run_suite(trial: Trial, new_clock: Callable[..., Clock], join: Join, span: dict[str, float]) -> Measurement:
+    ignore_known_warnings()  # before torch is imported, which reads the environment then
     path = Path(trial.case.suite_path)
     loaded = imported.get(trial.case.suite_path) or files.load(path)
     # In a fork, the code that was imported and the code that the trial may still import.
     if {loaded.digest, timed_code.digest_of(files.sources(path))} != {trial.case.suite_digest}:
         raise RuntimeError(f"{path} or gpubench's timed code was edited while the run went on; start again")
     random.seed(trial.seed)
-    ignore_known_warnings()
     # Some recipes use more loader processes than CPUs; `loader_wait` of the row has what that costs.
     warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
     if not loaded.suite.torch:
@@ -125,7 +125,14 @@ def _run_suite(trial: Trial, new_clock: Callable[..., Clock], join: Join, span: 
 
 
 def ignore_known_warnings() -> None:
-    """Ignore what fastai 2.8 prints when it is imported: the user can do nothing about it."""
+    """Ignore what fastai 2.8 prints when it is imported, and torch when it compiles: the user can do nothing about it.
+
+    torch.compile lists the candidates of max-autotune, and warns of its own calls and of fp32 without TF32.
+    """
+    os.environ.setdefault("TORCHINDUCTOR_AUTOTUNE_NUM_CHOICES_DISPLAYED", "0")
+    os.environ.setdefault("TORCHINDUCTOR_MAX_AUTOTUNE_REPORT_CHOICES_STATS", "0")
+    for message in ("TensorFloat32 tensor cores for float32", "TypedStorage is deprecated"):
+        warnings.filterwarnings("ignore", message=message, category=UserWarning)
     warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=FutureWarning)
     warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=DeprecationWarning)
 

@@ -73,12 +73,16 @@ def _begin_fork(
 def _import(path: Path) -> str:
     """Import the suite at `path` and the modules that train it; returns why that failed, or an empty text."""
     run_trial.ignore_known_warnings()
+    # pandas imports pyarrow where it is installed, whose allocator would start a thread.
+    os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     try:
         loaded, sources = files.load(path), files.sources(path)
         digest = loaded.digest
         if loaded.suite.torch:
             for module in IMPORTED_LATE:
                 import_module(f"gpubench.training.{module}")
+            torch = import_module("torch")
+            torch.optim.SGD([torch.zeros(1)])  # a process's first optimizer imports the compiler, in 2 to 4 seconds
         if isinstance(loaded.suite.train, Imported):
             import_module(loaded.suite.train.module)
     except (Exception, SystemExit) as error:

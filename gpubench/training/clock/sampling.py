@@ -35,7 +35,7 @@ class Sampling:
     resident_seconds: float = 0.0
     """Least time of these laps."""
     steps: bool = False
-    """Whether to take one warm-up step instead of waiting for a steady state, and one validation batch."""
+    """Whether to take one warm-up step instead of waiting for a steady state, and one timed validation batch."""
     timed_steps: int = 0
     """With `steps`: least number of timed steps of training, unless their time exceeds `train_limit`."""
     train_limit: float = 0.0
@@ -84,9 +84,7 @@ class StopRule:
         """Why the warm-up ended."""
         self.unsteady = False
         """Whether step times were still changing at its end."""
-        # --quick and probes take only one validation batch.
-        single_valid = sampling.steps and phase != "train"
-        self.kind: Any = "timed" if single_valid else "warmup"
+        self.kind: Any = "warmup"
 
     def add(self, lap: Lap) -> None:
         """Count the lap that has just ended, and set `kind` to that of the next lap."""
