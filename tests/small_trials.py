@@ -10,6 +10,9 @@ from gpubench.suite.trial import Case, Trial
 from gpubench.training import operands, precision
 from gpubench.training.clock.clock import Clock
 
+MIXED = "fp16" if "bf16" in cpu_device().unsupported else "bf16"
+"""A mixed precision that this CPU has, for trials in processes of their own."""
+
 
 def small_trial(
     suite: LoadedSuite, model: str, name: str, settings: dict[str, str], *, mode="full", batch=8, data="synthetic",

@@ -18,7 +18,7 @@ from gpubench.suites.imagenet.network import Network, no_algorithm_search, predi
 from gpubench.suites.imagenet.training import first_reached, rate
 from measured_rows import rows_of_run
 from PIL import Image, ImageDraw
-from small_trials import run_trial, small_trial
+from small_trials import MIXED, run_trial, small_trial
 
 from gpubench.data import datasets, images
 from gpubench.data.schedules import schedule_of
@@ -198,7 +198,7 @@ def files_of(root, rank, **settings):
 
 @pytest.mark.e2e
 def test_two_processes_train_and_validate_as_one(photos, whole, cli_process, tmp_path):
-    options = ("--models", "small", "--precision", "bf16", "--data", photos, "--full", "--batch", 8, "--seed", 1)
+    options = ("--models", "small", "--precision", MIXED, "--data", photos, "--full", "--batch", 8, "--seed", 1)
     row = rows_of_run(cli_process, tmp_path, "imagenet", *options, "--processes", 2, **SMALL).iloc[0]
     assert row["samples"] == 4 * 48
     heads, *lines = json.loads(row["table"])

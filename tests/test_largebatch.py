@@ -4,6 +4,7 @@ import pytest
 import torch
 from gpubench.suites.largebatch import training
 from measured_rows import rows_of_run
+from small_trials import MIXED
 from torch import nn
 from waiting import Waits
 
@@ -42,7 +43,7 @@ def test_norms_in_fp16_lose_small_gradients_and_those_in_fp32_do_not(gradient, l
 )
 def test_it_trains_with_steps_larger_than_a_batch(cli, cli_process, tmp_path, name, processes):
     run = cli if processes == 1 else cli_process
-    options = ("--precision", "bf16", "--full", "--synthetic", "--batch", 8, "--processes", processes)
+    options = ("--precision", MIXED, "--full", "--synthetic", "--batch", 8, "--processes", processes)
     sizes = {"global_batch": 50, "train_images": 112, "valid_images": 25, "epochs": 2, "width": 4}
     frame = rows_of_run(run, tmp_path, "largebatch", *options, optimizer=name, **sizes)
     assert frame["samples"][0] == 224

@@ -13,6 +13,7 @@ import pytest
 import torch
 from conftest import gpubench_in
 from measured_rows import rows_of_run
+from small_trials import MIXED
 
 from gpubench.rows.read import load
 from gpubench.training import process_group
@@ -100,7 +101,7 @@ def test_no_process_is_left_of_a_group_that_hangs_or_ends(cli_process, tmp_path,
 
 @pytest.mark.parametrize("pipeline", ["device", pytest.param("workers", marks=pytest.mark.slow)])
 def test_resnet_trains_in_two_processes(cli_process, tmp_path, pipeline):
-    options = ("--models", "resnet18", "--precision", "bf16", "--full", "--synthetic", "--batch", 8, "--processes", 2)
+    options = ("--models", "resnet18", "--precision", MIXED, "--full", "--synthetic", "--batch", 8, "--processes", 2)
     sizes = {"image_size": 32, "epochs": 1, "train_images": 65, "valid_images": 33, "workers": 1}
     row = rows_of_run(cli_process, tmp_path, "resnet", *options, pipeline=pipeline, **sizes).iloc[0]
     assert row["status"] == "ok", row["reason"]

@@ -11,7 +11,7 @@ from gpubench.suites.scaling import training
 from gpubench.suites.scaling.training import BUNDLES, Algorithm, Payload, buckets_of, calls_in_a_bundle, wrong_sums
 from measured_rows import rows_of_run
 from rows import row
-from small_trials import small_trial
+from small_trials import MIXED, small_trial
 
 from gpubench.rows.table import table_of
 from gpubench.suite import files
@@ -174,7 +174,7 @@ def test_a_network_takes_steps_of_lars_over_the_batches_of_a_step(monkeypatch):
 @pytest.mark.e2e
 @pytest.mark.parametrize("model", ["resnet50", pytest.param("alexnet-bn", marks=pytest.mark.slow)])
 def test_networks_train_with_accumulation_in_two_processes(cli_process, tmp_path, model):
-    options = ("--models", model, "--precision", "bf16", "--quick", "--batch", 2, "--processes", 2)
+    options = ("--models", model, "--precision", MIXED, "--quick", "--batch", 2, "--processes", 2)
     width = {"resnet50": "fp16", "alexnet-bn": "fp32"}[model]
     frame = rows_of_run(cli_process, tmp_path, "scaling", *options, image_size=63, accumulate=2, gradients_as=width)
     assert frame["samples"][0] % 8 == 0
