@@ -114,7 +114,8 @@ def outcome(command: list[str], seconds: float, log: Path) -> str:
         print("$", *command, file=file, flush=True)
         process = subprocess.Popen(command, stdout=file, stderr=file)
         try:
-            return str(process.wait(seconds))
+            code = process.wait(seconds)
+            return CUT if code in {130, -signal.SIGINT} else str(code)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)  # as Ctrl-C: what is finished stays, and nothing is left running
             try:
@@ -174,6 +175,10 @@ def main() -> None:
     if not path.exists():
         path.write_text("stage,ended,seconds\n")
     names = options.stages.split(",") if options.stages else STAGES
+    if options.side_by_side == 1:  # not in a thread, which Ctrl-C would not end
+        for name in names:
+            run_stage(name, options, until)
+        return
     pool = ThreadPoolExecutor(options.side_by_side)
     try:
         list(pool.map(partial(run_stage, options=options, until=until), names))

@@ -110,6 +110,12 @@ def test_quick_runs_and_probes_are_few_steps():
         ("train", "resident", 1),
     ]
     assert summary["seconds"] == pytest.approx(2.0 + 399 * 0.1 + 29 * 40 + 30 * 4)
+    clock, time = clock_of("quick", accelerator=True)
+    for _ in clock.epochs(30):
+        steps(clock, time, 10, 0.1)
+        for _ in clock.steps(Loader(1, time), "valid"):
+            time.now += 0.1
+    assert clock.summary()["valid_seconds"] == pytest.approx(3.0), "its only lap is warm-up and timed"
     summary, _ = train("probe", 1, lambda e, s: 0.1, valid=0.1)
     assert not [lap for lap in summary["laps"] if lap.kind == "resident"]
     assert summary["samples_per_second"] == pytest.approx(100)

@@ -111,8 +111,8 @@ def test_kernels_by_their_names():
         "void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>": ("convolution", torch.float32),
         "void wgrad_alg0_engine_NHWC<float, 128, 5, 5, 3, 3, 3, false, 512>": ("convolution", torch.float32),
         "void convolve_common_engine_float_NHWC<float, float, 1024, 5>": ("convolution", torch.float32),
-        "void cudnn::winograd_nonfused::winogradWgradData4x4<float, float>": ("convolution", torch.float32),
-        "void fft2d_r2c_32x32<float, false, 1u, false>": ("convolution", torch.float32),
+        "void cudnn::winograd_nonfused::winogradWgradData4x4<float, float>": None,  # one of three for a convolution
+        "fmha_cutlassF_f32_aligned_64x64_rf_sm80(AttentionKernel<float, cutlass::arch::Sm80, true>": None,
         "void cublasLt::splitKreduce_kernel<32, 16, int, float, float>": None,
         "void cudnn::bn_bw_1C11_kernel_new<float, float, float2, 512, true, 1>": None,
         "triton_poi_fused_relu_0": None,

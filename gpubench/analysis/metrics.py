@@ -158,14 +158,14 @@ def valued(frame: pd.DataFrame, metric: Metric, prices: Prices | None) -> pd.Dat
 
 
 def _comparable_seconds(frame: pd.DataFrame) -> "pd.Series[float]":
-    """Return the seconds, but of a sample of a suite for rates, whose run nobody does, those at its rate.
+    """Return the seconds to compare. For a sample of a rate suite: samples of a run / rate, without the start.
 
-    Its start does not count: on an H100 cuDNN tried algorithms for 47 s in fp32 and for 7 s in fp16.
+    In the start cuDNN tries algorithms: on an H100 for 47 s in fp32 and for 7 s in fp16.
     """
     seconds = frame["seconds"]
     if not {"studies", "mode", "run_samples"} <= set(frame):
         return seconds
-    sampled = frame["studies"].str.contains("placing", na=False) & frame["mode"].isin(["sampled", "quick"])
+    sampled = frame["studies"].str.contains(r"\bplacing\b", na=False) & frame["mode"].isin(["sampled", "quick"])
     at_rate = frame["run_samples"] / frame["samples_per_second"].where(frame["samples_per_second"] > 0)
     return at_rate.where(sampled & at_rate.notna() & seconds.notna(), seconds)
 
@@ -205,7 +205,7 @@ def _dollars(frame: pd.DataFrame, prices: Prices | None) -> "pd.Series[float]":
     stated = frame["dollars"]
     if prices is None and stated.notna().any():
         return stated
-    return stated.fillna(frame["seconds"] / 3600 * _hourly(frame, prices))
+    return stated.fillna(_comparable_seconds(frame) / 3600 * _hourly(frame, prices))
 
 
 def _hourly(frame: pd.DataFrame, prices: Prices | None) -> "pd.Series[float]":

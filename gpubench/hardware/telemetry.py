@@ -65,7 +65,6 @@ class Sampler:
         cpu_energy: returns the CPU's energy counter in joules, or None.
         on_cpu: whether the trial runs on the CPU, so that the CPU's energy is the trial's.
         all_processes_visible: whether process ids here are those that the driver reports.
-        loaded: whether the child computes all the time, and reports no laps.
         now: the clock of the laps' start times, in seconds.
     """
 
@@ -76,7 +75,6 @@ class Sampler:
         *,
         on_cpu: bool = False,
         all_processes_visible: bool = True,
-        loaded: bool = False,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._card, self._cpu_energy, self._on_cpu = card, cpu_energy, on_cpu
@@ -85,7 +83,7 @@ class Sampler:
         self._cpu: list[float | None] = []
         self.readings: list[Reading] = []
         self._foreign: list[tuple[float, Processes | None]] = []
-        self._training = now() if loaded else None
+        self._training: float | None = None
         self._settled = False
         self._max_clock_mhz = card.state().card_max_sm_clock_mhz if card else None
         first = card.read() if card else Reading()
@@ -134,7 +132,8 @@ class Sampler:
         spans = [(lap.started, lap.started + lap.seconds) for lap in timed]
         inside = [reading for reading, within in zip(self.readings, _inside(self._times, spans), strict=True) if within]
         if len(inside) < LEAST_READINGS:
-            others = self.others([(lap.started, lap.started + lap.seconds) for lap in laps if not lap.earlier])
+            every = sorted((lap.started, lap.started + lap.seconds) for lap in laps if not lap.earlier)
+            others = self.others(every)
             if others is None:
                 return Telemetry()
             return Telemetry(foreign_load=_load(others), marks="shared" if others["compute"] else "")
@@ -221,8 +220,8 @@ def settled(
 ) -> bool:
     """Return whether SM clock and temperature under load were constant in WINDOW_SECONDS, which began after `since`.
 
-    At `max_clock_mhz` the card may still get warmer, because heat does not limit its clock. An H100 had it from the
-    first second on, but its temperature was constant only after 19 s.
+    At `max_clock_mhz` the card may still get warmer: heat does not limit its clock yet. An H100 had it from the first
+    second on, but its temperature was constant only after 19 s.
     """
     start = times[-1] - WINDOW_SECONDS
     if start < since:

@@ -19,7 +19,7 @@ START_SECONDS = 8.0
 """For starting up: asking torch for its devices, and importing the suites."""
 SEARCH_SECONDS = {"sampled": 100.0, "quick": 25.0}
 """Typical seconds of a batch search."""
-WARMING_SECONDS = 40.0
+WARMING_SECONDS = 60.0
 """For warming an accelerator and measuring its peaks."""
 TOLERANCE = 1.3
 """Factor by which a forecast may be wrong before a new one is printed."""

@@ -157,11 +157,9 @@ class WarmUp:
         self._soaked.update(names)
         if not names or options.mode == "quick" or not options.soak:
             return
-        self._say(f"warming {', '.join(names)} for up to {seconds:.0f} s, untimed")
+        self._say(f"warming {', '.join(names)} for {seconds:.0f} s, untimed")
         task = {"task": "soak", "devices": names, "seconds": seconds}
-        # One card's readings do not end the warm-up of the others.
-        sampler = Sampler(self._session.cards[names[0]] if len(names) == 1 else None, loaded=True)
-        self._run_child(task, on_wake=sampler.tick, time_limit_seconds=seconds + 120)
+        self._run_child(task, time_limit_seconds=seconds + 120)
 
     def _find_peak(self, case: Case) -> None:
         """Read the peak from the cache, or measure it."""

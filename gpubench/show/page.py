@@ -50,6 +50,8 @@ MOST_PACKED = 50_000
 SVG = "{http://www.w3.org/2000/svg}"
 DECIMAL = re.compile(r"-?\d+\.\d+")
 BETWEEN_COMMANDS = re.compile(r"\s*([A-Za-z])\s*")
+BAR = re.compile(r"M(\S+) (\S+)L(\S+) \2L\3 (\S+)L\1 \4z")
+"""The path of a rectangle, which has a shorter form."""
 """A command of a path with the blanks around it, which SVG does not need."""
 HREF = "{http://www.w3.org/1999/xlink}href"
 
@@ -176,7 +178,7 @@ def _trim(element: ET.Element, prefix: str, looks: dict[str, str]) -> None:
     for name in ("d", "x", "y"):
         if value := element.get(name):
             short = DECIMAL.sub(lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), value.strip())
-            element.set(name, BETWEEN_COMMANDS.sub(r"\1", short))
+            element.set(name, BAR.sub(r"M\1 \2H\3V\4H\1z", BETWEEN_COMMANDS.sub(r"\1", short)))
     element.attrib.pop("clip-path", None)  # nothing is drawn outside
     if element.get("transform", "").startswith("rotate(-0 "):
         del element.attrib["transform"]

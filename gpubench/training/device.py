@@ -195,11 +195,8 @@ def open_device(name: str, memory_limit_bytes: int | None) -> torch.device:
     return device
 
 
-def soak(names: Sequence[str], seconds: float, settled: Callable[[], bool] = lambda: False) -> None:
-    """Multiply matrices on all devices, so that they are as warm for the first trial as for the last.
-
-    Ends after `seconds`, or once `settled` returns True.
-    """
+def soak(names: Sequence[str], seconds: float) -> None:
+    """Multiply matrices on all devices for `seconds`, so that they are as warm for the first trial as for the last."""
     devices = [open_device(name, None) for name in names]
     # Random values, because constant ones draw less power. Half precision uses the units that draw the most.
     matrices = [
@@ -207,7 +204,7 @@ def soak(names: Sequence[str], seconds: float, settled: Callable[[], bool] = lam
         for device in devices
     ]
     end = time.monotonic() + seconds
-    while time.monotonic() < end and not settled():
+    while time.monotonic() < end:
         for _ in range(8):
             for matrix in matrices:
                 torch.mm(matrix, matrix)

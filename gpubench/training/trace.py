@@ -33,7 +33,7 @@ COMPILED = (REGION, "CompiledFunction", "## Call CompiledFxGraph")
 """Beginnings of the names of events of compiled code, backward pass included."""
 
 KERNELS = {
-    "convolution": re.compile(r"fprop|dgrad|wgrad|convol|winograd|fft2d"),
+    "convolution": re.compile(r"fprop|dgrad|wgrad|convol"),
     "matmul": re.compile(r"gemm|xmma|cutlass|nvjet"),
 }
 """Pattern of the names of CUDA kernels of cuDNN, cuBLAS and CUTLASS by family."""
@@ -43,7 +43,9 @@ DTYPE_OF_KERNEL = {
     torch.int8: re.compile(r"imma|int8|[_x](i|s)8(?!84)"),  # s884 is Volta's fp16
     torch.bfloat16: re.compile(r"bf16|bfloat16|nvjet_(sm\d+_)?tst"),
     torch.float16: re.compile(r"f(p)?16|half|hgemm|nvjet_(sm\d+_)?hsh"),
-    torch.float32: re.compile(r"sgemm|scudnn|f32f32|tf32|tensorop_s1688gemm|nvjet_(sm\d+_)?sss|<float\b"),
+    torch.float32: re.compile(
+        r"sgemm|scudnn|f32f32|tf32|tensorop_s1688gemm|nvjet_(sm\d+_)?sss|(engine|convolve)\w*<float\b"
+    ),
 }
 """Pattern of kernel names by the dtype of the operands; the first that matches counts."""
 

@@ -103,7 +103,7 @@ def answer_to(task: Message, send: Send, settled: Callable[[], bool] = lambda: F
     if task["task"] == "soak":
         from gpubench.training.device import soak
 
-        soak(task["devices"], task["seconds"], settled)
+        soak(task["devices"], task["seconds"])
         return {}
     try:
         return _answer(task)
