@@ -26,7 +26,7 @@ def test_a_sampled_run_gets_the_usual_time_with_searches_and_warming():
     assert lacking(second, "30 min", "--time-limit") == []
     on_card = replace(CASE, device="cuda:0")
     assert lacking(said(18, on_card, searches=2)[0], "18 trials", 2, "18 min") == []
-    assert said(3, on_card, searches=2, mode="quick")[0].startswith("3 trials and 2 batch searches, about 2 min 28 s;")
+    assert said(3, on_card, searches=2, mode="quick")[0].startswith("3 trials and 2 batch searches, about 1 min 43 s;")
 
 
 def test_of_a_whole_run_no_time_is_invented():

@@ -30,7 +30,7 @@ SMALL = {
 
 def trial(**changes):
     params = {"context": 32, "tokens": 1024, "valid_tokens": 128, "optimizer": "adamw", "lr": 1e-3, "muon_lr": 0.02}
-    case = SimpleNamespace(device="cpu", processes=2)
+    case = SimpleNamespace(device="cpu", precision="fp32", processes=2)
     return SimpleNamespace(params=SimpleNamespace(**params | changes), case=case, batch_size=4, seed=1, rank=0)
 
 

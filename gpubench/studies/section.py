@@ -357,6 +357,8 @@ class Answer:
 def in_order(results: Sequence[Result]) -> list[Result]:
     """Return the user's own results of cards first, the newest session before others; then by kind (ASKED).
 
+    Bottlenecks come last, also those of own rows, because they compare nothing.
+
     Of a kind: decided ones, then those without caveats, with an interval, measured, best. The results of a pair are
     kept together, at the place of the first.
     """
@@ -374,7 +376,9 @@ def in_order(results: Sequence[Result]) -> list[Result]:
     for result in sorted(results, key=doubt):
         first.setdefault(_pair(result), doubt(result))
 
-    return sorted(results, key=lambda r: (-r.own, ASKED.index(r.kind), first[_pair(r)], _pair(r), doubt(r)))
+    return sorted(
+        results, key=lambda r: (r.kind == "roofline", -r.own, ASKED.index(r.kind), first[_pair(r)], _pair(r), doubt(r))
+    )
 
 
 def _pair(result: Result) -> tuple[str, ...]:
