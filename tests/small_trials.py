@@ -10,8 +10,8 @@ from gpubench.suite.trial import Case, Trial
 from gpubench.training import operands, precision
 from gpubench.training.clock.clock import Clock
 
-MIXED = "fp16" if "bf16" in cpu_device().unsupported else "bf16"
-"""A mixed precision that this CPU has, for trials in processes of their own."""
+MIXED = "fp32" if "bf16" in cpu_device().unsupported else "bf16"
+"""For trials in processes of their own. A CPU without bf16 arithmetic would take minutes for one in fp16."""
 
 
 def small_trial(
