@@ -26,7 +26,7 @@ def test_a_sampled_run_gets_the_usual_time_with_searches_and_warming():
     assert lacking(second, "30 min", "--time-limit") == []
     on_card = replace(CASE, device="cuda:0")
     assert lacking(said(18, on_card, searches=2)[0], "18 trials", 2, "18 min") == []
-    assert said(3, on_card, searches=2, mode="quick")[0].startswith("3 trials and 2 batch searches, about 1 min 43 s;")
+    assert said(3, on_card, searches=2, mode="quick")[0].startswith("3 trials and 2 batch searches, about 2 min 13 s;")
 
 
 def test_of_a_whole_run_no_time_is_invented():
@@ -79,7 +79,7 @@ def test_the_time_left_is_told_anew_when_trials_take_longer_than_was_said(monkey
     now[0] = 256.0
     forecast.add(slow, 120.0)
     assert forecast.news([CASE], 0, NOW) == ""  # as was said
-    assert lacking(forecast.news([CASE], 2, NOW), "66 s") == []  # two searches more
+    assert lacking(forecast.news([CASE], 2, NOW), "1 min 36 s") == []  # two searches more
     assert Forecast(Options()).news([], 0, NOW) == ""
 
 

@@ -101,7 +101,7 @@ def test_torchaos_int8_is_ours_and_its_default_is_bf16(torchao):
         watch.check("int8-mixed", low_products=6)
 
 
-@pytest.mark.skipif(OLDER_TORCH, reason="the product of older releases has no public name that does for a CPU")
+@pytest.mark.skipif(OLDER_TORCH, reason="older releases have no public product of float8 on a CPU")
 def test_the_public_name_of_the_float8_product_has_the_bits_of_the_older_one(monkeypatch):
     layer = nn.Linear(64, 96).bfloat16()
     layer.__class__ = Float8Linear

@@ -111,17 +111,14 @@ class Sampler:
             self._foreign.append((now, foreign(self._card.processes(), pid, all_visible=self._all_visible)))
         if not self.watches or self._training is None:
             return None
-        before, self._settled = (
-            self._settled,
-            settled(self._times, self.readings, since=self._training, max_clock_mhz=self._max_clock_mhz),
-        )
+        before, since = self._settled, self._training
+        self._settled = settled(self._times, self.readings, since=since, max_clock_mhz=self._max_clock_mhz)
         return {"settled": self._settled} if self._settled != before else None
 
     def telemetry(self, laps: Sequence[Lap]) -> Telemetry:
-        """Return the telemetry columns over the timed training laps; with less than a second of readings only the load.
+        """Return the telemetry columns over the timed training laps.
 
-        Then the load is that of all laps, since processes are listed once a second.
-
+        With less than a second of readings there, as in quick runs, only the foreign load is known: that of all laps.
         Laps of an earlier process (before the run was resumed) do not count: they may be from another host, or from
         before a restart.
         """
@@ -132,8 +129,7 @@ class Sampler:
         spans = [(lap.started, lap.started + lap.seconds) for lap in timed]
         inside = [reading for reading, within in zip(self.readings, _inside(self._times, spans), strict=True) if within]
         if len(inside) < LEAST_READINGS:
-            every = sorted((lap.started, lap.started + lap.seconds) for lap in laps if not lap.earlier)
-            others = self.others(every)
+            others = self.others(sorted((lap.started, lap.started + lap.seconds) for lap in laps if not lap.earlier))
             if others is None:
                 return Telemetry()
             return Telemetry(foreign_load=_load(others), marks="shared" if others["compute"] else "")
@@ -220,8 +216,8 @@ def settled(
 ) -> bool:
     """Return whether SM clock and temperature under load were constant in WINDOW_SECONDS, which began after `since`.
 
-    At `max_clock_mhz` the card may still get warmer: heat does not limit its clock yet. An H100 had it from the first
-    second on, but its temperature was constant only after 19 s.
+    At `max_clock_mhz` the temperature may still rise: it does not limit the clock yet. An H100, whose clock was the
+    highest, warmed up for 19 s by the other rule.
     """
     start = times[-1] - WINDOW_SECONDS
     if start < since:

@@ -158,8 +158,7 @@ class WarmUp:
         if not names or options.mode == "quick" or not options.soak:
             return
         self._say(f"warming {', '.join(names)} for {seconds:.0f} s, untimed")
-        task = {"task": "soak", "devices": names, "seconds": seconds}
-        self._run_child(task, time_limit_seconds=seconds + 120)
+        self._run_child({"task": "soak", "devices": names, "seconds": seconds}, time_limit_seconds=seconds + 120)
 
     def _find_peak(self, case: Case) -> None:
         """Read the peak from the cache, or measure it."""

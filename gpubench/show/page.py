@@ -50,9 +50,9 @@ MOST_PACKED = 50_000
 SVG = "{http://www.w3.org/2000/svg}"
 DECIMAL = re.compile(r"-?\d+\.\d+")
 BETWEEN_COMMANDS = re.compile(r"\s*([A-Za-z])\s*")
+"""A command of a path with the blanks around it, which SVG does not need."""
 BAR = re.compile(r"M(\S+) (\S+)L(\S+) \2L\3 (\S+)L\1 \4z")
 """The path of a rectangle, which has a shorter form."""
-"""A command of a path with the blanks around it, which SVG does not need."""
 HREF = "{http://www.w3.org/1999/xlink}href"
 
 

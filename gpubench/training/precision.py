@@ -55,7 +55,7 @@ class Mode:
 
     @property
     def adam_eps(self) -> float:
-        """Adam's epsilon. In pure fp16 second moments below 2**-24 become 0, so it is the root of that."""
+        """Adam's epsilon: in pure fp16 the root of 2**-24, because second moments below that become 0."""
         return 2.0**-12 if PRECISIONS[self.name].pure and KINDS[self.name].weights is torch.float16 else 1e-8
 
     def autocast(self) -> AbstractContextManager[object]:
