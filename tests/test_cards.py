@@ -178,7 +178,7 @@ def test_the_table_fits_a_screen(cli):
 
 
 def test_figures_are_shown_with_their_sources(cli):
-    out = " ".join(cli("cards", "B200").stdout.split())
+    out = " ".join(cli("cards", "B200", "--all").stdout.split())
     lines = [
         row["line of public_speeds.csv"]
         for row in csv.DictReader(cli("cards", "B200", "--format", "csv").stdout.splitlines())

@@ -10,7 +10,7 @@ from brief import brief
 from gpubench.suites.cifar10 import data, networks, training
 from gpubench.suites.cifar10.optimizers import Muon, compiled_update, orthogonal
 from gpubench.suites.cifar10.recipe import RECIPES, stage_at, stages_of
-from small_trials import run_trial, small_trial
+from small_trials import MIXED, run_trial, small_trial
 from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 from waiting import Waits
@@ -43,8 +43,8 @@ FEW = ("baseline", "gpu-preprocessing", "tta", "speedrun")
 
 @pytest.mark.parametrize(
     ("rung", "name"),
-    [*((rung, "bf16") for rung in FEW), ("resnet9", "fp32"), ("ema", "fp32")]
-    + [pytest.param(rung, "bf16", marks=pytest.mark.e2e) for rung in CIFAR10.suite.models if rung not in FEW]
+    [*((rung, MIXED) for rung in FEW), ("resnet9", "fp32"), ("ema", "fp32")]
+    + [pytest.param(rung, MIXED, marks=pytest.mark.e2e) for rung in CIFAR10.suite.models if rung not in FEW]
     + [pytest.param(rung, "fp32", marks=pytest.mark.e2e) for rung in ("no-duplicates", "speedrun")]
     + [pytest.param("speedrun", name, marks=pytest.mark.slow) for name in ("fp16", "fp16-master", "fp16-pure")],
 )
@@ -259,7 +259,7 @@ def test_a_compiled_run_compiles_nothing_after_its_warm_up(monkeypatch):
 
     monkeypatch.setattr(training.Run, "whole", frozen)
     settings = {"train_images": "24", "valid_images": "32", "epochs": "12", "runs_per_process": "2"}
-    quality, _, _ = run_small("speedrun", "bf16", compile="true", **settings)
+    quality, _, _ = run_small("speedrun", MIXED, compile="true", **settings)
     torch.compiler.reset()
     data.compiled_cut.cache_clear()
     compiled_update.cache_clear()
@@ -269,7 +269,7 @@ def test_a_compiled_run_compiles_nothing_after_its_warm_up(monkeypatch):
 def test_a_step_starts_fewer_calls_than_it_did_optimizers_and_batch_included(monkeypatch):
     """Of the fourth step of the last epoch, taking its batch included. Each call is one for a card's host to start."""
     monkeypatch.setattr(networks.SmallConv, "most_pixels_in_a_row", 0)  # as on a card
-    run = run_of("speedrun", "bf16", batch=8, train_images="80", valid_images="8", epochs="0")
+    run = run_of("speedrun", MIXED, batch=2, train_images="20", valid_images="2", epochs="0")
     batches, _ = run.prepare(data.load_images(run.trial))
     run.begin(batches, run.epochs - 1)
     steps = iter(batches)

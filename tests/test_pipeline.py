@@ -51,8 +51,7 @@ def test_run_then_compare(cli_process, tmp_path):
     out = tmp_path / "a.csv"
     done = cli_process(*scripted(out, "--precision", "both", "--models", "short", "--repeats", 1))
     assert done.returncode == 0, done.stderr
-    assert done.stdout == ""
-    assert "gpubench compare" in done.stderr
+    assert "next: gpubench compare" in done.stdout
     rows = rows_of(out)
     assert rows
     assert {row["status"] for row in rows} == {"ok"}

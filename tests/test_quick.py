@@ -41,7 +41,7 @@ def finished(tmp_path, capsys, monkeypatch):
         trials = [row(**given | {"precision": name, "samples_per_second": rate}) for name, rate in rates.items()]
         records.append(path, trials)
         assert print_results(RunSummary(0, path, frozenset({"s1"}))) == 0
-        text = capsys.readouterr().err
+        text = capsys.readouterr().out
         assert max(map(len, text.replace(str(tmp_path), "").splitlines())) < 80
         return text, path
 
@@ -128,7 +128,7 @@ def resnet18(tmp_path, monkeypatch, capsys):
         machine = answering(twice_as_fast_in_fp16, lambda: devices)
         summary = run(Options(mode="quick", out=out, **chosen), lines.append, run_child=machine)
         assert print_results(summary) == 0
-        return "\n".join(lines) + capsys.readouterr().err, load([out]).frame
+        return "\n".join(lines) + capsys.readouterr().out, load([out]).frame
 
     return quick
 

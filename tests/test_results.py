@@ -222,7 +222,7 @@ def test_rows_that_cannot_be_read_do_not_fail_a_run_and_the_reason_is_printed(tm
     if content:
         path.write_bytes(content)
     assert print_results(RunSummary(4, path, frozenset({"s1"}))) == 4
-    first, *rest = capsys.readouterr().err.splitlines()
+    first, *rest = capsys.readouterr().out.splitlines()
     assert "UserError" in first
     assert "rows are complete" in first
     assert str(path) in " ".join(rest)
@@ -232,4 +232,6 @@ def test_a_run_prints_results_of_its_own_rows(tmp_path):
     path = tmp_path / "a.csv"
     records.append(path, [*rows(SLOW), *rows(FAST, precision="bf16")])
     assert results_of(path, {"s1"})[0]
-    assert results_of(path, {"another"}) == ([], False)
+    assert results_of(path, {"another"})[1] == "gpubench doctor"
+    records.append(path, rows(SLOW, session="s2", status="failed"))
+    assert results_of(path, {"s2"})[1] == "gpubench doctor"

@@ -21,7 +21,7 @@ from gpubench.errors import UserError
 from gpubench.rows.alike import GROUP
 from gpubench.rows.row import COLUMNS, FLAGS, NUMBERS
 from gpubench.rows.table import BROKEN, PLAUSIBLE
-from gpubench.suite.trial import TRAINED
+from gpubench.suite.trial import TRAINED, counts_by_rate
 
 HOURS_PER_YEAR = 8766
 Prices = Path | Mapping[str, Any]
@@ -158,16 +158,18 @@ def valued(frame: pd.DataFrame, metric: Metric, prices: Prices | None) -> pd.Dat
 
 
 def _comparable_seconds(frame: pd.DataFrame) -> "pd.Series[float]":
-    """Return the seconds to compare. For a sample of a rate suite: samples of a run / rate, without the start.
+    """Return the seconds to compare. Of a trial that counts by its rate: samples of a run / rate, without the start.
 
     In the start cuDNN tries algorithms: on an H100 for 47 s in fp32 and for 7 s in fp16.
     """
     seconds = frame["seconds"]
     if not {"studies", "mode", "run_samples"} <= set(frame):
         return seconds
-    sampled = frame["studies"].str.contains(r"\bplacing\b", na=False) & frame["mode"].isin(["sampled", "quick"])
+    by_rate = [
+        counts_by_rate(str(studies), mode) for studies, mode in zip(frame["studies"], frame["mode"], strict=True)
+    ]
     at_rate = frame["run_samples"] / frame["samples_per_second"].where(frame["samples_per_second"] > 0)
-    return at_rate.where(sampled & at_rate.notna() & seconds.notna(), seconds)
+    return at_rate.where(pd.Series(by_rate, frame.index) & at_rate.notna() & seconds.notna(), seconds)
 
 
 def goals_of(frame: pd.DataFrame) -> "pd.Series[float]":

@@ -38,7 +38,7 @@ EXAMPLES = examples(
 
 def cards(
     card: Annotated[
-        list[str] | None, typer.Argument(help="One card: all its figures. More: relative to the last one.")
+        list[str] | None, typer.Argument(help="One card: its figures. More: relative to the last one.")
     ] = None,
     relative_to: Annotated[str, side_option(metavar="CARD", help="The card with speed 1; default A100 SXM.")] = "",
     precision: Annotated[
@@ -49,7 +49,9 @@ def cards(
         ),
     ] = "",
     price: Price = None,
-    every: Annotated[bool, shown_option("--all", metavar=FLAG, help="Every card, not only the best known.")] = False,
+    every: Annotated[
+        bool, shown_option("--all", metavar=FLAG, help="Every card, or every figure of one card.")
+    ] = False,
     sources: Annotated[
         bool, shown_option("--sources", metavar=FLAG, help="Who published the figures, and what was left out.")
     ] = False,
@@ -92,9 +94,14 @@ def cards(
     tables = answer.sections[0].tables
     if len(chosen) == 2:  # the ratios are in the headline and the notes
         tables = tables[1:] if every else tuple(map(versus.brief, tables[1:]))
-    _print(answer, table, tables, notes_first=0 < len(chosen) < 3)
+    is_brief = len(chosen) == 1 and not every
+    if is_brief:
+        tables = tables[:1]
+    _print(answer, table, tables, notes_first=0 < len(chosen) < 3, left_out=not is_brief)
     if table == "terminal" and not chosen and not every:
         say(*wrapped("All cards: --all. Two: gpubench cards RTX 4090 RTX 3090. Figures: --sources."))
+    if table == "terminal" and is_brief and tables:
+        say(*wrapped(f"Every figure with its source: gpubench cards {chosen[0]} --all"))
     if charts:
         from gpubench.show.charts import draw
 
@@ -137,7 +144,9 @@ def _prices(path: Path, cards: Sequence[str]) -> dict[str, float]:
     return dollars
 
 
-def _print(answer: "Answer", format_name: str, tables: Sequence["Table"], *, notes_first: bool = False) -> None:
+def _print(
+    answer: "Answer", format_name: str, tables: Sequence["Table"], *, notes_first: bool = False, left_out: bool = True
+) -> None:
     """Print the answer in a format; for `terminal` these tables instead of the answer's."""
     from gpubench.show.formats import rendered
     from gpubench.show.terminal import table_lines
@@ -152,7 +161,7 @@ def _print(answer: "Answer", format_name: str, tables: Sequence["Table"], *, not
         say("", *table_lines(table, line_width()))
     if notes and not notes_first:
         say("", *notes)
-    if section.left_out:
+    if section.left_out and left_out:
         say("", "Left out:")
         for text in section.left_out:
             say(*indented("- ", text))

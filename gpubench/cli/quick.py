@@ -12,7 +12,6 @@ from gpubench.studies.cards.placing import (
     KIND,
     MODEL,
     PIXELS,
-    STUDY,
     expected_of,
     expected_sentence,
     why_not_ranked,
@@ -21,6 +20,7 @@ from gpubench.studies.cards.ranking import WELL_KNOWN
 from gpubench.studies.cards.ratio import published_speeds
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Table
 from gpubench.studies.words import gain, marked, times
+from gpubench.suite.trial import RATED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +36,7 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
 
     Draws a chart beside `path`.
     """
-    is_reference = rows["studies"].str.contains(STUDY) & rows["params"].str.contains(f"image_size={PIXELS} ")
+    is_reference = rows["studies"].str.contains(RATED) & rows["params"].str.contains(f"image_size={PIXELS} ")
     trials = rows[(rows["status"] == "ok") & (rows["model"] == MODEL) & (rows["mode"] == "quick") & is_reference]
     trials = trials.drop_duplicates("precision").set_index("precision")
     if trials.empty:

@@ -232,34 +232,40 @@ def print_results(summary: "RunSummary") -> int:
     """
     if not summary.path or not summary.sessions:
         return summary.exit_code
-    following = f"gpubench compare {summary.path} --charts charts"
+    following = ""
     try:
-        lines, is_ranked = results_of(summary.path, summary.sessions)
-        # After the first rate of a card comes the whole comparison.
-        following = "gpubench run --suite resnet --precision both" if is_ranked else following
+        lines, following = results_of(summary.path, summary.sessions)
     except KeyboardInterrupt:
         lines = ["Stopped before the results were computed; the rows are complete."]
     except Exception as error:
         lines = [f"The results could not be computed ({type(error).__name__}: {error}); the rows are complete."]
-    say(*lines, f"rows: {summary.path}", f"next: {following}", err=True)
+    following = following or f"gpubench compare {summary.path} --charts charts"
+    say(*lines, f"rows: {summary.path}", f"next: {following}")
     return summary.exit_code
 
 
-def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], bool]:
-    """Return the first results of these sessions' rows in `path`, as wrapped lines, and whether they rank a card."""
+def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
+    """Return the first results of these sessions' rows in `path`, as wrapped lines, and the command to run next.
+
+    The command is empty for `compare`, which comes next unless a card was ranked or nothing was measured.
+    """
     from gpubench.analysis.compare import Question, compare_rows, load_rows
     from gpubench.cli.quick import quick_lines
     from gpubench.show.wrap import wrapped
     from gpubench.studies.answer import answer_to
     from gpubench.studies.cards.placing import reference_sentences
+    from gpubench.suite.trial import TRAINED
 
     rows = load_rows([path])
     of_this_run = replace(rows, frame=rows.frame[rows.frame["session"].isin(sessions)])
+    if not of_this_run.frame["status"].isin(TRAINED).any():
+        return ["Nothing was measured: the reason is above, and in each row."], "gpubench doctor"
     lines, is_ranked = quick_lines(of_this_run.frame, path)
+    following = "gpubench run --suite resnet --precision both" if is_ranked else ""
     if lines and of_this_run.frame["suite"].nunique() == 1:
-        return lines, is_ranked
+        return lines, following
     answer = answer_to(compare_rows(of_this_run, Question()), of_this_run)
     results = [result for result in answer.results if not result.says_why]
     sentences = [result.sentence for result in results[:MOST_RESULTS]]
     sentences += [] if lines else reference_sentences(of_this_run.frame)
-    return [line for sentence in sentences for line in wrapped(sentence)] + lines, is_ranked
+    return [line for sentence in sentences for line in wrapped(sentence)] + lines, following

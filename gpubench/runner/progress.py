@@ -9,7 +9,7 @@ from gpubench.console import Screen
 from gpubench.printed import duration, shortened, shown
 from gpubench.rows.row import SHOWN_QUALITIES, Row
 from gpubench.runner.process import Message
-from gpubench.suite.trial import Case, Trial
+from gpubench.suite.trial import Case, Trial, counts_by_rate
 
 LOG_SECONDS = 300.0
 """Without a terminal: time between two lines on the progress of a long trial."""
@@ -113,7 +113,7 @@ class FirstRatios:
 
 def _first_ratio(row: Row, fp32: Row) -> str:
     """Return how many times as fast a precision is as fp32, with the batches where they differ."""
-    only_rates = "placing" in row.studies.split() or not (row.seconds and fp32.seconds)  # as `compare` has it
+    only_rates = counts_by_rate(row.studies, row.mode) or not (row.seconds and fp32.seconds)
     ours, theirs = ((side.samples_per_second if only_rates else 1 / (side.seconds or 1)) for side in (row, fp32))
     ratio = (ours or 0.0) / (theirs or 1.0)
     batches = "" if row.batch_size == fp32.batch_size else f"batch {row.batch_size} / {fp32.batch_size}; "
@@ -126,7 +126,7 @@ def describe(row: Row, unit: str) -> str:
         return f"{row.status}: {row.reason}"
     parts = [f"{row.samples_per_second:,.1f} {unit}/s"] if row.samples_per_second else []
     epochs = f"{row.epochs} epoch{'s' * (row.epochs != 1)}" if row.epochs else "the whole run"
-    if not (parts and "placing" in row.studies.split()):  # only the rate of that study matters
+    if not (parts and counts_by_rate(row.studies, row.mode)):
         parts.append(f"{epochs} {'took' if row.measured == 'measured' else 'would take'} {duration(row.seconds)}")
     for name, about in SHOWN_QUALITIES.items():
         value = getattr(row, name)

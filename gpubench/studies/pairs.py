@@ -32,6 +32,7 @@ from gpubench.studies.section import (
     Value,
 )
 from gpubench.suite.precisions import FULL
+from gpubench.suite.trial import counts_by_rate
 
 MASTER = "fp16-master"
 """The precision of 2019, called mixed if a group has no other reduced precision."""
@@ -183,7 +184,7 @@ def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: boo
         figure=words.range_text(ends) if ends else "",
         parts=tuple(_part(*pair, metric) for pair in zip(comparisons, ratios, strict=True)),
     )
-    if metric is SECONDS and all(map(_is_of_rates, groups)):
+    if metric is SECONDS and all(counts_by_rate(g.studies, g.mode) and g.samples_per_second > 0 for g in groups):
         rates = [replace(x, subject=_per_sample(x.subject), other=_per_sample(x.other)) for x in comparisons]
         parts = tuple(_part(*pair, RATE) for pair in zip(rates, ratios, strict=True))
         result = replace(result, parts=parts, unit=RATE.unit)
@@ -230,11 +231,6 @@ def _verdict(verdicts: Sequence[str]) -> tuple[str, tuple[int, str] | None]:
     sure = set(counts) - {"undecided"}
     one = sure.pop() if len(sure) == 1 else ""
     return "undecided", (counts[one], one) if one in DECIDED else None
-
-
-def _is_of_rates(group: Group) -> bool:
-    """Return whether its seconds are of a whole run that nobody does: a sample of a suite for rates."""
-    return "placing" in group.studies.split() and group.mode in {"sampled", "quick"} and group.samples_per_second > 0
 
 
 def _per_sample(group: Group) -> Group:

@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from types import SimpleNamespace, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -12,6 +13,8 @@ from gpubench.suite.suite import ParamValue
 MOST_INTEGER = 2**63
 """Largest whole number in a result."""
 Mode = Literal["sampled", "full", "quick", "probe"]
+RATED = "placing"
+"""The study of suites that others publish rates of: the time of a whole run of theirs means nothing."""
 Status = Literal["ok", "unsupported", "out_of_memory", "timed_out", "failed", "goal_missed", "interrupted"]
 
 
@@ -31,6 +34,12 @@ def autocast_refusal(precision: str) -> str:
     """Return why a suite that keeps fp32 weights cannot train in this precision, or an empty string."""
     narrow = precision in PRECISIONS and PRECISIONS[precision].weights != FLOAT32
     return "its weights are fp32: ask for fp32, tf32, fp16 or bf16" if narrow else ""
+
+
+@cache
+def counts_by_rate(studies: str, mode: str) -> bool:
+    """Return whether a trial of a suite with these studies counts by its rate: one in RATED that did not run whole."""
+    return RATED in studies.split() and mode in {"sampled", "quick"}
 
 
 GOOD: frozenset[Status] = frozenset({"ok", "unsupported"})

@@ -165,12 +165,12 @@ def headline(ranking: Ranking) -> str:
 def rank_sentence(ranking: Ranking, card: str) -> str:
     """Return `RTX 4090 is number 15 of 65 cards in half precision, 0.80 times as fast as ... (90% of workloads: ...)`.
 
-    A card without a figure in that class has no number.
+    A card without a figure in that class has no number: `RTX 5080 is, in half precision, 0.46 times as fast as ...`.
     """
     cards = [line.card for line in ranking.ranked]
     line = next(line for line in ranking.lines if line.card == card)
     first = ranking.classes[0]
-    parts = [f"{card} in {CLASSES[first]}"]
+    parts = [f"{card} is, in {CLASSES[first]}"]
     if card in cards:
         parts = [f"{card} is number {cards.index(card) + 1} of {len(cards)} measured cards in {CLASSES[first]}"]
     for kind, ratio in line.ratios.items() if card != ranking.reference else ():

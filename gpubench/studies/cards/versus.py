@@ -1,9 +1,11 @@
 """Compares two cards by published figures, and lists the figures of a card. `gpubench cards` prints both."""
 
 import math
+import statistics
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpubench.studies.cards.figures import CLASSES, SECONDS, TF32_NOTE, published
+from gpubench.studies.cards.figures import CLASSES, SECONDS, TF32_NOTE, Figure, published
 from gpubench.studies.cards.ranking import answer_with, chart, rank, rank_sentence, workloads_text
 from gpubench.studies.cards.ratio import (
     WORKLOADS_50,
@@ -134,7 +136,7 @@ def brief(table: Table) -> Table:
 
 
 def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
-    """Return the rank of a card, and its figures in these classes with their files."""
+    """Return the rank of a card, its medians by workload, and its figures in these classes with their files."""
     classes = [kind for kind in classes if card in published_speeds(kind).cards] or classes
     ranking = rank(reference, classes)
     used = [
@@ -164,5 +166,23 @@ def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
     count = f"{len(used)} figure{'s' * (len(used) != 1)} of {sources} source{'s' * (sources != 1)}."
     if not used:
         count = "No figure of it is in our data: estimated from peak TFLOP/s and memory bandwidth."
-    tables = [Table.of("figures", lines)] if lines else []
+    tables = [_medians(used, classes), Table.of("figures", lines)] if lines else []
     return answer_with(f"{rank_sentence(ranking, card)} {count}", card, tables, left_out=left_out)
+
+
+def _medians(used: Sequence[tuple[str, Figure]], classes: Sequence[str]) -> Table:
+    """Return the median of each class by workload; the workload with most figures first."""
+    figures: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for kind, figure in used:
+        figures[figure.workload, figure.unit][kind].append(figure.figure)
+    count = {workload: sum(map(len, of_class.values())) for workload, of_class in figures.items()}
+    lines: list[dict[Column, Value]] = [
+        {
+            Column("workload"): workload,
+            **{Column(kind, "x"): statistics.median(of_class[kind]) if of_class[kind] else None for kind in classes},
+            Column("unit"): unit,
+            Column("figures", "count"): count[workload, unit],
+        }
+        for (workload, unit), of_class in sorted(figures.items(), key=lambda item: -count[item[0]])
+    ]
+    return Table.of("medians", lines)
