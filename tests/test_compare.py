@@ -68,6 +68,15 @@ def test_trials_of_one_session_that_do_not_take_turns_are_of_two(tmp_path, chang
         assert (turns.ratio.specimens, turns.verdict in {"faster", "slower"}) == (0, True)
 
 
+@pytest.mark.parametrize(("axis", "values"), [("threads", (4, 8)), ("cudnn_benchmark", ("false", "true"))])
+def test_settings_of_every_suite_are_compared_in_one_session(tmp_path, axis, values):
+    changes = [
+        {"params": f"epochs=1 {axis}={value}"} | ({axis: value} if axis == "threads" else {}) for value in values
+    ]
+    c = only(result_of(tmp_path, rows(FAST, **changes[0]), rows(SLOW, **changes[1]), by=axis))
+    assert (c.verdict, c.notes) == ("faster", ())
+
+
 @pytest.mark.parametrize(("start", "differing"), [("forked", ("start",)), ("fresh", ()), ("", ())])
 def test_forks_and_new_processes_get_no_verdict(tmp_path, start, differing):
     """Whether they differ on a card has not been measured. Rows from before are of new processes."""

@@ -60,8 +60,8 @@ CASE = [name for name in [*KEY, *SPECIMEN] if name != "basis"]
 TURNS = ["torch", "memory_limit_bytes", *columns_of(Role.CODE)]
 """Columns in which runs that alternate in one session (`--session NAME`) may differ."""
 
-TRIAL = [*CASE, *TURNS, "device"]
-"""Columns in which rows of one trial agree, beside its number."""
+TRIAL = [*CASE, *TURNS, "threads_asked", "cudnn_benchmark", "device"]
+"""Columns in which rows of one trial agree, beside its number. STACK_PARAMS are no parameters of its case."""
 
 GROUP = list(dict.fromkeys([*KEY, *SPECIMEN, "batch_size", *STACK, *TURNS]))
 """Columns in which the trials of one group agree."""
