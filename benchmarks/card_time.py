@@ -4,7 +4,7 @@
 
 Drives the real run, batch search and Clock over made-up children, whose seconds follow from a card's rate, memory
 and start-up; no process is started and no second is waited for. What a trial costs beside its steps (imports, CUDA,
-cuDNN's race among algorithms) was measured on an H100 with torch 2.11 on 2026-11-26 where it says so below, else
+cuDNN's search for algorithms) was measured on an H100 with torch 2.11 on 2026-11-26 where it says so below, else
 assumed; so each line is for a low and a high cost.
 """
 
@@ -88,17 +88,17 @@ class Cost:
     start_seconds: float
     """A new process until its first step: interpreter, torch, fastai, CUDA, data, proof. An H100 took 12 s beside other
     trials, and 28 s for the first trial of a machine."""
-    race_steps: int
+    cudnn_steps: int
     """cuDNN tries its algorithms in the first step in fp32, which takes as long as so many steps more."""
 
 
 LOW, HIGH = Cost(8.0, 34), Cost(12.0, 56)
-"""The races of ResNet-18 (5.2 s at batch 256) and of ResNet-50 (47 s at 728) on an H100, without RACE_SECONDS."""
-HALF_RACE_STEPS = 5
+"""cuDNN's search in ResNet-18 (5.2 s at batch 256) and in ResNet-50 (47 s at 728) on an H100, without CUDNN_SECONDS."""
+HALF_CUDNN_STEPS = 5
 """The same in fp16: ResNet-50 took 7.4 s at 1,272."""
 FORK_SHARE = 0.1
 """Share of the start that a fork has left: CUDA's context, data, proof. An H100 took 0.9 s in `reference`."""
-RACE_SECONDS = 0.11
+CUDNN_SECONDS = 0.11
 """For each convolution, whatever the batch. An H100 took 6 s for ResNet-50 in fp16, with a
 `benchmark_limit` of 1 to 5."""
 CONTEXT_BYTES = 0.5 * GIB
@@ -170,8 +170,8 @@ class Children:
             for _ in clock.steps(Batches(images, batch), phase, samples=images):
                 begun.append(self.time.now)
                 if len(begun) == 1:  # validation's convolutions are those of the training's forward pass
-                    race = HALF_RACE_STEPS if half else self.cost.race_steps
-                    self.time.spend(RACE_SECONDS * network.convolutions + race * seconds)
+                    searched = HALF_CUDNN_STEPS if half else self.cost.cudnn_steps
+                    self.time.spend(CUDNN_SECONDS * network.convolutions + searched * seconds)
                 self.time.spend(seconds)
 
         for _ in clock.epochs(EPOCHS):
@@ -252,7 +252,7 @@ def main() -> None:
             with redirect_stderr(StringIO()):
                 timed = simulate(card, cost, forked=forked, mode=mode)
             print(
-                f"{card.name:12} {mode:8} start {cost.start_seconds:4.0f} s, {cost.race_steps} races,"
+                f"{card.name:12} {mode:8} start {cost.start_seconds:4.0f} s, {cost.cudnn_steps} steps of cuDNN,"
                 f" {'forked' if forked else 'fresh':7} first row {timed.first_row / 60:5.1f} min,"
                 f" first ratio {timed.first_ratio / 60:5.1f} min, everything {timed.everything / 60:6.1f} min,"
                 f" {timed.rows} rows, {timed.probes} probes, {timed.trials} trials"

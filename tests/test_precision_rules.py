@@ -60,18 +60,18 @@ def test_where_each_band_ends(name, errors, what, looks):
     assert said == (f"asked for {name}, but the probe's {what}, which looks like {looks}" if what else "")
 
 
-@pytest.mark.parametrize("racing", [True, False])
-def test_a_probe_leaves_cudnns_race_as_it_was(racing, monkeypatch):
-    monkeypatch.setattr(torch.backends.cudnn, "benchmark", racing)
+@pytest.mark.parametrize("searching", [True, False])
+def test_a_probe_leaves_cudnns_search_as_it_was(searching, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", searching)
     seen = []
     monkeypatch.setattr(precision, "_error", lambda *_: seen.append(torch.backends.cudnn.benchmark) or 1e-7)
     errors = dict.fromkeys(("matmul", "convolution", "RNN"), 1e-7)
     assert precision.probe("fp32", "cpu", mode_of("fp32", "cpu")) == errors
-    assert (seen, torch.backends.cudnn.benchmark) == ([False] * 3, racing)
+    assert (seen, torch.backends.cudnn.benchmark) == ([False] * 3, searching)
     monkeypatch.setattr(precision, "_error", lambda *_: 0.5)
     with pytest.raises(PrecisionError):
         precision.probe("fp32", "cpu", mode_of("fp32", "cpu"))
-    assert torch.backends.cudnn.benchmark is racing
+    assert torch.backends.cudnn.benchmark is searching
 
 
 def test_an_error_is_the_distance_from_float64():
@@ -113,17 +113,22 @@ def names(matmul="", cudnn="", mkldnn="ieee"):
 
 REDUCED = "cuda.matmul.allow_{}_reduced_precision_reduction"
 ACCUMULATED = "cuda.matmul.allow_fp16_accumulation"
-RACE = "cudnn.benchmark"
+CUDNN_SEARCH = "cudnn.benchmark"
 
 
 @pytest.mark.parametrize(("name", "tf32"), [("fp32", "ieee"), ("bf16", "ieee"), ("tf32", "tf32")])
 @pytest.mark.parametrize("reduced", [True, False])
-@pytest.mark.parametrize("race", [True, False])
-def test_every_switch_of_a_newer_torch(monkeypatch, name, tf32, reduced, race):
+@pytest.mark.parametrize("cudnn_search", [True, False])
+def test_every_switch_of_a_newer_torch(monkeypatch, name, tf32, reduced, cudnn_search):
     monkeypatch.setattr(torch, "backends", stub(newer=True))
-    precision.set_flags(name, reduced, race)
+    precision.set_flags(name, reduced, cudnn_search)
     reductions = {REDUCED.format(kind): str(reduced) for kind in ("fp16", "bf16")}
-    assert precision.flags() == {**names(tf32, tf32), **reductions, ACCUMULATED: "False", RACE: str(race)}
+    assert precision.flags() == {
+        **names(tf32, tf32),
+        **reductions,
+        ACCUMULATED: "False",
+        CUDNN_SEARCH: str(cudnn_search),
+    }
     assert torch.backends.cuda.matmul.allow_tf32 is torch.backends.cudnn.allow_tf32 is (name == "tf32")
     precision.check_flags(name)
 
@@ -136,7 +141,7 @@ def test_every_switch_of_an_older_torch(monkeypatch, name, tf32):
         "cuda.matmul.allow_tf32": tf32,
         "cudnn.allow_tf32": tf32,
         **{REDUCED.format(kind): "False" for kind in ("fp16", "bf16")},
-        RACE: "True",
+        CUDNN_SEARCH: "True",
     }
     precision.check_flags(name)
     torch.backends.cudnn.allow_tf32 = name != "tf32"

@@ -173,13 +173,13 @@ def probe(name: str, device: str, mode: Mode) -> dict[str, float]:
     because torch has no fp16 LSTM on a CPU.
     """
     # cuDNN's benchmark may choose an fp32 algorithm for such a small convolution under TF32.
-    racing, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
+    searching, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
     try:
         with torch.random.fork_rng(devices=[]):  # weights and inputs are drawn on the CPU
             torch.default_generator.manual_seed(0)  # torch.manual_seed would also seed the accelerator
             errors = {part: _error(make(), device, mode) for part, make in parts_of(mode).items()}
     finally:
-        torch.backends.cudnn.benchmark = racing
+        torch.backends.cudnn.benchmark = searching
     check_probe(name, errors)
     return errors
 
