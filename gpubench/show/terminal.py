@@ -213,7 +213,7 @@ def _results(results: Sequence[Result], answer: Answer, width: int) -> list[str]
     if not results or width < NARROW:
         return list(_items([result.sentence for result in results], width))
     figures = [bool(result.figure) for result in results]
-    value = "" if all(figures) else "value" if any(figures) else answer.gain
+    value = "value" if any(figures) else answer.gain
     units = {result.unit or answer.unit for result in results if result.parts}
     unit = units.pop() if len(units) == 1 else "figures"
     figure = {"s": "time", "share": answer.metric}.get(unit, unit)
