@@ -1,5 +1,6 @@
 """What DDP sends and how it is summed: the average gradient of four processes, in either way and width."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +19,7 @@ BETWEEN = 30 * 30 * 2 + 100
 def train(rank, folder):
     """Saves this process's gradient by way and width after one backward pass, and how many sums were wrong."""
     dist.init_process_group("gloo", f"file://{folder}/meeting", rank=rank, world_size=4)
-    trial = SimpleNamespace(rank=rank, case=SimpleNamespace(processes=4, nodes=1))
+    trial = SimpleNamespace(rank=rank, case=SimpleNamespace(processes=4, nodes=1, device="cpu"))
     found = {}
     for way, dtype in WAYS:
         torch.manual_seed(0)
@@ -44,6 +45,29 @@ def test_every_way_sends_the_same_average_and_exact_sums_in_two_groups_of_two(tm
         exact = dtype == "torch.float32"
         assert torch.allclose(first[way, dtype], whole, rtol=1e-6, atol=1e-8) == exact
         assert torch.allclose(first[way, dtype], whole, rtol=2e-3, atol=1e-5)
+
+
+def test_sums_in_steps_run_beside_the_backward_pass(monkeypatch):
+    """The sum of the last layer's gradients waits for the first layer's, which come later."""
+    backward_went_on, seen = threading.Event(), []
+
+    def waiting(trial, group):
+        return lambda tensor: seen.append(backward_went_on.wait(60))
+
+    monkeypatch.setattr(all_reduce, "hierarchical", waiting)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        layers = torch.nn.Sequential(torch.nn.Linear(4, 4, bias=False), torch.nn.Linear(4, 4, bias=False))
+        model = DistributedDataParallel(layers, bucket_cap_mb=1e-5)
+        trial = SimpleNamespace(rank=0, case=SimpleNamespace(processes=1, nodes=1, device="cpu"))
+        send_gradients(model, trial, "hierarchical", 1, torch.float32)
+        layers[0].weight.register_post_accumulate_grad_hook(lambda weight: backward_went_on.set())
+        for _ in range(2):  # in the first pass DDP has a single bucket
+            backward_went_on.clear()
+            model(torch.ones(1, 4)).sum().backward()
+    finally:
+        dist.destroy_process_group()
+    assert seen == [True] * 3
 
 
 def test_hybrid_chooses_by_size_and_one_process_needs_no_group(monkeypatch):

@@ -298,7 +298,10 @@ def _speedup(c: Comparison, metric: Metric, settings: Mapping[str, str]) -> dict
 
 
 def _charts(result: Result, groups: Sequence[Group]) -> tuple[Bars, ...]:
-    """Return two charts: seconds of both sides, and speedups with their intervals."""
+    """Return two charts: seconds of both sides, and speedups with their intervals.
+
+    Published times stay in seconds, as their authors drew them; others are drawn in minutes or hours if they are long.
+    """
     stem = words.slug(f"{result.suite} {result.subject} over {result.baseline} {result.where}")
     bar_groups, dots = [], []
     for part in result.parts:
@@ -322,7 +325,7 @@ def _charts(result: Result, groups: Sequence[Group]) -> tuple[Bars, ...]:
             f"{stem}-{'rate' if result.unit else 'seconds'}",
             subtitle=times,
             groups=tuple(bar_groups),
-            unit=result.unit or "s",
+            unit=result.unit or ("seconds" if all(group.source for group in groups) else "s"),
             winner=result.subject,
         ),
         bars(f"{stem}-speedup", subtitle=speedups, groups=tuple(dots), unit="ratio", reference=1.0),

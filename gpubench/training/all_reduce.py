@@ -1,6 +1,7 @@
 """Sums tensors over processes: by the backend's all-reduce, or in three steps over groups; also DDP's gradients."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from gpubench.errors import UserError
 from gpubench.suite.trial import Trial
 
+Future = torch.futures.Future[torch.Tensor]
 Sum = Callable[[torch.Tensor], None]
 """Sums a tensor over all processes, in place. Every process must call it."""
 
@@ -60,29 +62,61 @@ def group_size(trial: Trial, group: int) -> int:
     return size
 
 
+def _beside(device: torch.device) -> Callable[[Callable[[], torch.Tensor]], Future]:
+    """Return a function that starts work beside the backward pass, and returns the future of its result.
+
+    On CUDA the work has a stream of its own, on a CPU one thread. So it keeps its order, which is that of DDP's buckets
+    and thus the same in all processes.
+    """
+    stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+    thread = ThreadPoolExecutor(1) if device.type == "cpu" else None
+
+    def start(work: Callable[[], torch.Tensor]) -> Future:
+        done: Future = torch.futures.Future(devices=[device] if stream else None)
+
+        def finish() -> None:
+            try:
+                done.set_result(work())
+            except Exception as error:  # of a lost process: the backward pass raises it
+                done.set_exception(error)  # type: ignore[arg-type]
+
+        if thread:
+            thread.submit(finish)
+        elif stream:
+            stream.wait_stream(torch.cuda.current_stream(device))
+            with torch.cuda.stream(stream):
+                finish()
+        else:
+            finish()
+        return done
+
+    return start
+
+
 def send_gradients(
     model: torch.nn.Module, trial: Trial, way: str, group: int, dtype: torch.dtype, hybrid_bytes: int = 0
 ) -> None:
     """Make DDP send its gradients as `dtype` and sum them `flat`, `hierarchical` over groups of `group`, or `hybrid`.
 
     `hybrid` is hierarchical for buckets of at most `hybrid_bytes`, as they are sent, and flat for larger ones.
-    Gradients that are already as small stay unchanged; without DDP nothing is sent. A flat sum overlaps with the
-    backward pass; the others do not, because all processes must run the three steps in the same order.
+    Gradients that are already as small stay unchanged; without DDP nothing is sent. All sums overlap with the backward
+    pass.
     """
     if not isinstance(model, DistributedDataParallel):
         return
     narrow = dtype.itemsize < max(weight.dtype.itemsize for weight in model.parameters())
     if way != "flat":
         sum_one = hierarchical(trial, group) if way == "hierarchical" else hybrid(trial, group, hybrid_bytes)
-        world = trial.case.processes
+        world, start = trial.case.processes, _beside(torch.device(trial.case.device))
 
-        def average(state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-            gradients = bucket.buffer().div_(world)  # before the cast, so that it does not overflow
-            sent = gradients.to(dtype) if narrow else gradients
-            sum_one(sent)
-            done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
-            done.set_result(gradients.copy_(sent) if narrow else sent)
-            return done
+        def average(state: object, bucket: dist.GradBucket) -> Future:
+            def work() -> torch.Tensor:
+                gradients = bucket.buffer().div_(world)  # before the cast, so that it does not overflow
+                sent = gradients.to(dtype) if narrow else gradients
+                sum_one(sent)
+                return gradients.copy_(sent) if narrow else sent
+
+            return start(work)
 
         model.register_comm_hook(None, average)
     elif narrow:

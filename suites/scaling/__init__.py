@@ -45,7 +45,7 @@ def most_elements(model: str, params: Mapping[str, ParamValue]) -> int:
 SUITE = Suite(
     train=imported(f"{__name__}.training", "train"),
     blueprint=imported(f"{__name__}.training", "blueprint"),
-    version=6,
+    version=7,
     models=("allreduce", *NETWORKS),
     refuse=refuse,
     params={
