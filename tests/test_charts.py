@@ -24,6 +24,8 @@ from gpubench.show.style import COLOURS, INK, contrast, themed
 from gpubench.studies.answer import answer as gpubench_answer
 from gpubench.studies.section import Bar, BarGroup
 
+PUBLISHED = Path(__file__).parents[1] / "results"
+
 GREY = INK["light"][4]
 KINDS = {
     "pairs": pairs(),
@@ -116,6 +118,12 @@ def test_no_texts_lie_on_each_other(chart, light):
 )
 def test_what_is_written(chart, drawn, light):
     assert drawn <= set(words(figure_of(chart)))
+
+
+def test_published_times_stay_in_seconds_as_their_authors_drew_them():
+    whole = gpubench_answer([PUBLISHED / "2019-rtx-2080-ti-gtx-1080-ti.csv"])
+    (chart,) = [c for c in whole.results[0].charts if c.name.endswith("-seconds")]
+    assert lacking(" ".join(words(figure_of(chart))), "Seconds for 30 epochs", "2,048", "1,708") == []
 
 
 def test_which_charts_are_drawn(tmp_path):
@@ -254,7 +262,7 @@ def named_boxes(svg, names):
 
 def test_every_chart_of_our_rows_has_the_size_of_a_post_and_the_colours_of_its_names(light):
     """A key or the names in one group explain every colour."""
-    our = gpubench_answer(sorted((Path(__file__).parents[1] / "results").glob("*.csv")))
+    our = gpubench_answer(sorted(PUBLISHED.glob("*.csv")))
     charts = worth_drawing([chart for part in (*our.results, *our.sections) for chart in part.charts])
     explained = 0
     for chart in charts:
