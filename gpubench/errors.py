@@ -1,6 +1,7 @@
 """Errors that end a command or a trial on purpose."""
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +16,13 @@ class UserError(Exception):
 
 class Unsupported(Exception):
     """Raised by a suite if a machine cannot do the case: its row is `unsupported`, with the message as the reason."""
+
+
+def did_you_mean(wrong: str, choices: Iterable[str]) -> str:
+    """Return the nearest choice as the end of a sentence; empty where none is near."""
+    names = {name.lower(): name for name in choices}
+    nearest = difflib.get_close_matches(wrong.lower(), names, n=1)
+    return f"; did you mean {names[nearest[0]]}?" if nearest else ""
 
 
 @contextmanager

@@ -19,6 +19,12 @@ STEERING = re.compile(
 
 DATA_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenet": "ImageNet", "wikitext-2": "WikiText-2"}
 """Names of datasets as their authors write them; other data have the name that is in the rows."""
+MARKED = {
+    "shared": "shared with other programs",
+    "clock_fell": "with a falling clock",
+    "shared_peak": "with a peak measured beside other programs",
+}
+"""Words for marks of trials; other marks are shown as they are."""
 
 
 def shown(text: str) -> str:

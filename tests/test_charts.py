@@ -120,7 +120,7 @@ def test_what_is_written(chart, drawn, light):
     assert drawn <= set(words(figure_of(chart)))
 
 
-def test_published_times_stay_in_seconds_as_their_authors_drew_them():
+def test_published_times_stay_in_seconds_as_their_authors_drew_them(light):
     whole = gpubench_answer([PUBLISHED / "2019-rtx-2080-ti-gtx-1080-ti.csv"])
     (chart,) = [c for c in whole.results[0].charts if c.name.endswith("-seconds")]
     assert lacking(" ".join(words(figure_of(chart))), "Seconds for 30 epochs", "2,048", "1,708") == []

@@ -1,6 +1,7 @@
 """The end of `gpubench run --quick`: rates, their ratio, the place among published cards, one chart, one command."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -128,7 +129,7 @@ def resnet18(tmp_path, monkeypatch, capsys):
         machine = answering(twice_as_fast_in_fp16, lambda: devices)
         summary = run(Options(mode="quick", out=out, **chosen), lines.append, run_child=machine)
         assert print_results(summary) == 0
-        return "\n".join(lines) + capsys.readouterr().out, load([out]).frame
+        return "\n".join([*lines, *capsys.readouterr()]), load([out]).frame
 
     return quick
 
@@ -142,6 +143,14 @@ def test_a_quick_run_of_resnet_ends_with_the_place_of_the_card(resnet18):
     assert list(rows["suite"] + " " + rows["precision"]) == ["resnet fp32", "resnet fp16", "reference fp16"]
     assert "image_size=224" in rows["params"].iloc[2]
     assert lacking(text, "2.00", "yours", "published", "next: gpubench run") == []
+
+
+def test_cases_that_cannot_run_are_not_counted_and_one_rate_leads_to_a_report(resnet18):
+    text, rows = resnet18(replace(CPU, unsupported={"bf16": "no bf16 here"}), rank=False)
+    assert set(rows["status"]) == {"ok", "unsupported"}
+    assert lacking(text, "[1/1] resnet resnet18 fp32", "resnet resnet18 bf16") == []
+    assert "] resnet resnet18 bf16" not in text
+    assert lacking(text, "resnet18 in fp32 (resnet)", "1 case cannot run: no bf16 here", "next: gpubench report") == []
 
 
 def test_without_place_there_is_no_trial_of_reference(resnet18):

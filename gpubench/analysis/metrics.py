@@ -3,11 +3,10 @@
 `compare` calls it.
 """
 
-import difflib
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pandas as pd
 from gpubench.analysis.groups import CPU, short
 from gpubench.analysis.matching import values_named
 from gpubench.analysis.stats import Ratio
-from gpubench.errors import UserError
+from gpubench.errors import UserError, did_you_mean
 from gpubench.rows.alike import GROUP
 from gpubench.rows.row import COLUMNS, FLAGS, NUMBERS
 from gpubench.rows.table import BROKEN, PLAUSIBLE
@@ -264,13 +263,6 @@ def hourly_prices(table: Mapping[str, Any], source: str) -> dict[str, float]:
             raise UserError(f'{source}: ["{card}"] needs hourly = 1.20, or price = 2000 and years = 3')
         hourly[card] = value
     return hourly
-
-
-def did_you_mean(wrong: str, choices: Iterable[str]) -> str:
-    """Return the nearest choice as the end of a sentence; empty where none is near."""
-    names = {name.lower(): name for name in choices}
-    nearest = difflib.get_close_matches(wrong.lower(), names, n=1)
-    return f"; did you mean {names[nearest[0]]}?" if nearest else ""
 
 
 def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:

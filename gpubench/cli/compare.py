@@ -88,7 +88,7 @@ def compare(
     say(*answer.problems, err=True)
     read = answers.in_units(answer)
     if table == "terminal":
-        in_full = every or bool(only) or not answer.results
+        in_full = every or bool(only) or all(result.says_why for result in answer.results)
         say(*screen(read, in_full=in_full))
         say(*everything(read, every_table=every) if in_full else ())
     else:

@@ -42,6 +42,7 @@ def fits(
     given = {name: value for name, value in {"method": method, "context": str(sequence or "")}.items() if value}
     case = fitting_case(model, parse_settings(settings or []) | given, precision, batch, suite)
     limits = [fit.room_bytes(size) for size in cards.values()]
+    say("computing the memory of a step from shapes, which may take a minute", err=True)
     computed = result_of("memory", case, "steps", time_limit_seconds=900, limits_bytes=limits)
     steps = [fit.StepMemory(**step) for step in computed]
     context = int(case.params["context"])

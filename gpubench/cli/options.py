@@ -30,12 +30,12 @@ Devices = Annotated[
     str, where_option("--device", metavar="NAMES", help="auto, all, cpu, mps, xpu, or cuda:0,cuda:1 (in turn).")
 ]
 Precisions = Annotated[
-    str,
+    list[str] | None,
     what_option(
         "--precision",
         metavar="NAMES",
-        help="both (fp32 and the mixed precision of the device), mixed, all, or names joined by commas: fp32, tf32,"
-        " fp16, bf16, fp16-master, fp16-pure, bf16-pure, float8, int8-mixed.",
+        help="both (run's default: fp32 and the mixed precision of the device), mixed, all (peak's default), or names"
+        " joined by commas: fp32, tf32, fp16, bf16, fp16-master, fp16-pure, bf16-pure, float8, int8-mixed.",
     ),
 ]
 DataFolder = Annotated[

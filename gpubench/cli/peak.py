@@ -20,7 +20,7 @@ EXAMPLES = "Example: `gpubench peak` or `gpubench peak --device cuda:0 --precisi
 
 def peak(
     device: Devices = "auto",
-    precision: Precisions = "all",
+    precision: Precisions = None,
     threads: Annotated[int, typer.Option(min=0, metavar="N", help="CPU threads; 0 is torch's default.")] = 0,
 ) -> int:
     """Measure the highest rate of this device, and store it for `run`. Exit code 4 if any measurement fails."""
@@ -28,7 +28,7 @@ def peak(
     from gpubench.show.wrap import line_width
     from gpubench.studies.section import Table
 
-    peaks = list(measured(device, precision, threads))
+    peaks = list(measured(device, ",".join(precision or ["all"]), threads))
     devices = {peak_device.device: peak_device for peak_device, _, _ in peaks}.values()
     table = Table.of("peaks", [dict(line_of(*peak)) for peak in peaks])
     say(*table_lines(table, line_width()), "", *map(source, devices))

@@ -55,6 +55,9 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
         basis = ", ".join(["1 run each: rough", *marked(marks, len(trials), "runs ")])
         title = f"{mixed} is {speedup} as fast as fp32 on this {'CPU' if on_cpu else card} ({basis})"
         lines += wrapped(f"{title}.")
+    impossible = rows[rows["status"] == "unsupported"].drop_duplicates("precision")
+    for precision, reason in zip(impossible["precision"], impossible["reason"], strict=True):
+        lines += wrapped(f"{precision} cannot run: {reason}.")
     why = why_not_ranked(trials.loc[[mixed] if mixed else []].reset_index(), ("quick",))
     is_ranked = not on_cpu and not why
     if not is_ranked:

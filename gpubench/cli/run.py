@@ -56,9 +56,9 @@ def run(
         ),
     ] = None,
     models: Annotated[
-        str, what_option(metavar="NAMES", help="Models, joined by commas; each suite has defaults.")
-    ] = "",
-    precision: Precisions = "both",
+        list[str] | None, what_option(metavar="NAMES", help="Models, joined by commas; each suite has defaults.")
+    ] = None,
+    precision: Precisions = None,
     batch: Annotated[
         str | None,
         what_option(
@@ -183,8 +183,10 @@ def run(
     suites = tuple(suite or (RANKED_SUITE if quick and not models else "resnet",))
     options = Options(
         suites=suites,
-        precision=precision,
-        models=RANKED_MODELS if quick and not (suite or models) else tuple(filter(None, models.split(","))),
+        precision=",".join(precision or ["both"]),
+        models=RANKED_MODELS
+        if quick and not (suite or models)
+        else tuple(filter(None, ",".join(models or ()).split(","))),
         batch=batch,
         device=device,
         processes=parse_processes(processes),
@@ -263,9 +265,11 @@ def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
     lines, is_ranked = quick_lines(of_this_run.frame, path)
     following = "gpubench run --suite resnet --precision both" if is_ranked else ""
     if lines and of_this_run.frame["suite"].nunique() == 1:
-        return lines, following
+        compared = (of_this_run.frame["status"] == "ok").sum() > 1
+        return lines, following or ("" if compared else "gpubench cards RTX 4090 RTX 5090")
     answer = answer_to(compare_rows(of_this_run, Question()), of_this_run)
     results = [result for result in answer.results if not result.says_why]
+    following = following or ("" if results else f"gpubench report {path} -o report.html")
     sentences = [result.sentence for result in results[:MOST_RESULTS]]
     sentences += [] if lines else reference_sentences(of_this_run.frame)
     return [line for sentence in sentences for line in wrapped(sentence)] + lines, following

@@ -197,8 +197,8 @@ def check(name: str, root: Path) -> None:
 def _verified(path: Path, md5: str, name: str) -> bytes:
     """Return the file's content after checking its MD5; reads the file only once."""
     advice = (
-        f"`gpubench data fetch {name}` downloads the official files into the cache, which is read without --data;"
-        " --synthetic needs none"
+        f"`gpubench data fetch {name}` downloads the official files into the cache, which is read if neither --data nor"
+        f" {ENVIRONMENT_VARIABLE} names a folder; --synthetic needs none"
     )
     try:
         content = path.read_bytes()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-from gpubench.errors import UserError
+from gpubench.errors import UserError, did_you_mean
 from gpubench.hardware.environment import Device
 from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite
@@ -51,7 +51,9 @@ def choose_models(suite: LoadedSuite, names: Sequence[str], suites: Sequence[Loa
     models = dict.fromkeys(model for loaded in suites for model in loaded.suite.models)
     for name in names:
         if name not in models:
-            raise UserError(f"--models {name}: no such model; there are {', '.join(models)}")
+            raise UserError(
+                f"--models {name}: no such model{did_you_mean(name, models)}; there are {', '.join(models)}"
+            )
     chosen = names or suite.suite.default_models or suite.suite.models
     return [model for model in suite.suite.models if model in chosen]
 

@@ -6,7 +6,7 @@ from typing import Any
 from rich.progress import BarColumn, Progress, TextColumn
 
 from gpubench.console import Screen
-from gpubench.printed import duration, shortened, shown
+from gpubench.printed import MARKED, duration, shortened, shown
 from gpubench.rows.row import SHOWN_QUALITIES, Row
 from gpubench.runner.process import Message
 from gpubench.suite.trial import Case, Trial, counts_by_rate
@@ -78,12 +78,16 @@ class TrialProgress:
             text = f"{self._label}: {fraction:.0%} after {duration(round(spent))}, {left}"
             self.say(f"[{self._done + 1}/{self.total}] {text}{rate_text and f' ({rate_text})'}")
 
-    def finish(self, trial: Trial, row: Row) -> float:
-        """Print the line of a finished trial; return its seconds, without what came before `start`."""
+    def finish(self, trial: Trial, row: Row, *, counted: bool = True) -> float:
+        """Print the line of a finished trial; return its seconds, without what came before `start`.
+
+        One that is not `counted` could not run, and the lines before the run had the reason.
+        """
         seconds = time.monotonic() - self._started
-        self._done += 1
+        self._done += counted
         self._bar.update(self._task, completed=self._done)
-        self.say(f"[{self._done}/{self.total}] {trial.case.label}: {describe(row, self._unit)}")
+        number, result = (f"[{self._done}/{self.total}] ", describe(row, self._unit)) if counted else ("", row.status)
+        self.say(f"{number}{trial.case.label}: {result}")
         return seconds
 
     @property
@@ -133,7 +137,7 @@ def describe(row: Row, unit: str) -> str:
         if value is not None:
             places = ".2%" if about.unit == "share" else ".2f"
             parts.append(f"{about.title} {value:{places}}")
-    parts += row.marks.split()
+    parts += [MARKED.get(mark, mark) for mark in row.marks.split()]
     if row.reason:
         parts.append(row.reason)
     return "; ".join(parts)

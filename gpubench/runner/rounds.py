@@ -17,7 +17,7 @@ from gpubench.runner.forecast import Forecast
 from gpubench.runner.progress import FirstRatios, TrialProgress
 from gpubench.runner.resume import EarlierRun
 from gpubench.runner.session import Session
-from gpubench.suite.trial import FINISHED, Case, Trial
+from gpubench.suite.trial import TRAINED, Case, Trial
 from gpubench.welch import LOOKS
 
 
@@ -67,7 +67,7 @@ class Rounds:
         self._number = max(self._options.rounds, earlier.rounds if self._options.until else 0)
         planned = schedule(self._cases, self._number, self._options.seed)
         self._left = [trial for trial in planned if not earlier.has(trial)]
-        self._done_before = len(planned) - len(self._left)
+        self._done_before = _count_runnable(planned) - _count_runnable(self._left)
         self._seconds = {case.label: earlier.seconds_of(case) for case in self._cases_so_far()}
         """Seconds of the ok trials, by the label of their case."""
         self._left = self._undecided(self._left)
@@ -85,14 +85,15 @@ class Rounds:
         done, left = self._done_before, self._with_batches(self._left)
         if not left and not self._options.until:
             return [f"{self._path}: all trials are done"]
-        lines = [f"{done} of {done + len(left)} trials are already in {self._path}; {len(left)} to do"] if done else []
+        to_do = _count_runnable(left)
+        lines = [f"{done} of {done + to_do} trials are already in {self._path}; {to_do} to do"] if done else []
         return lines + self._forecast.lines(left, self._searches(left), datetime.now())
 
     def __iter__(self) -> Iterator[Trial]:
         """Yield each trial in turn; call `finished` with it before the next one."""
         for trials in self._rounds():
             self._waiting = self._with_batches(trials)
-            self._progress.expect(len(self._waiting))
+            self._progress.expect(_count_runnable(self._waiting))
             self._show_end()
             self.planned_cases = [trial.case for trial in self._waiting if not trial.case.refusal]
             while self._waiting:
@@ -100,12 +101,12 @@ class Rounds:
                 if trial := self._batches.ready(self._waiting[0]):
                     yield trial
                 else:
-                    self._progress.expect(-1)
+                    self._progress.expect(-_count_runnable(self._waiting[:1]))
                     self._pass_first()
 
     def finished(self, trial: Trial, row: Row) -> None:
         """Note that the trial has its row."""
-        seconds = self._progress.finish(trial, row)
+        seconds = self._progress.finish(trial, row, counted=bool(_count_runnable(self._waiting[:1])))
         self.statuses.append(row.status)
         if row.status == "ok" and row.seconds is not None:
             self._seconds.setdefault(trial.case.label, []).append(row.seconds)
@@ -137,10 +138,10 @@ class Rounds:
         return [trial for trial in trials if trial.index < look or trial.case.label not in may_stop]
 
     def tally(self) -> str:
-        """Return how many trials of the run are finished, in words."""
-        finished = self._done_before + sum(status in FINISHED for status in self.statuses)
-        left = self._with_batches(self._waiting)
-        return f"{finished} of {self._done_before + len(self.statuses) + len(left)} trials"
+        """Return how many trials of the run are finished, in words; without those that cannot run."""
+        finished = self._done_before + sum(status in TRAINED for status in self.statuses)
+        ran = self._done_before + sum(status != "unsupported" for status in self.statuses)
+        return f"{finished} of {ran + _count_runnable(self._with_batches(self._waiting))} trials"
 
     def _cases_so_far(self) -> list[Case]:
         """Return the cases with the batches found so far, without twins that equal another case."""
@@ -187,6 +188,11 @@ class Rounds:
                 return
             self._progress.say(f"round {index + 1}: {count_narrow(widths, target)}")
             yield trials
+
+
+def _count_runnable(trials: Sequence[Trial]) -> int:
+    """Return the number of trials that are not known to be impossible."""
+    return sum(not trial.case.refusal for trial in trials)
 
 
 def half_width(seconds: Sequence[float]) -> float:

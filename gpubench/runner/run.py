@@ -118,7 +118,8 @@ def subject_of(session: Session) -> list[str]:
     """Return the lines on what will be measured, and on what."""
     cards = ", ".join(dict.fromkeys(device.card for device in session.devices.values()))
     models = ", ".join(dict.fromkeys(case.model for case in session.cases))
-    precisions = ", ".join(dict.fromkeys(case.precision for case in session.cases))
+    running = [case for case in session.cases if not case.refusal] or session.cases
+    precisions = ", ".join(dict.fromkeys(case.precision for case in running))
     what = f"{models} in {precisions} ({', '.join(session.suites)})"
     if session.options.device == "auto" and set(session.devices) == {"cpu"}:
         cores = session.environment.cpu_count

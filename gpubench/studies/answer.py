@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpubench.analysis.compare import Compared, Question, compare_rows, load_rows
-from gpubench.analysis.metrics import did_you_mean
-from gpubench.errors import UserError
+from gpubench.errors import UserError, did_you_mean
 from gpubench.rows.params import params_of
 from gpubench.rows.read import Loaded
 from gpubench.studies import ablation, batch, buyer, ladder, pairs, published, roofline, scaling, words

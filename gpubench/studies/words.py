@@ -14,7 +14,7 @@ from gpubench.analysis.metrics import Metric
 from gpubench.analysis.specimens import unit_of, units_of
 from gpubench.analysis.stats import geometric_mean
 from gpubench.errors import UserError
-from gpubench.printed import DATA_NAMES, shortened, shown
+from gpubench.printed import DATA_NAMES, MARKED, shortened, shown
 from gpubench.rows.alike import SPECIMEN, STACK
 from gpubench.rows.params import params_of, params_text, params_without
 from gpubench.studies.section import DECIDED, Answer, Result, Section
@@ -25,12 +25,6 @@ NAME, FACT, CAVEAT = 36, 60, 120
 MOST_NAMED = 3
 """Maximum versions or batches that the foot of a chart names."""
 PROJECTED = "projected from a sample"
-MARKED = {
-    "shared": "shared with other programs",
-    "clock_fell": "with a falling clock",
-    "shared_peak": "with a peak measured beside other programs",
-}
-"""Words for marks of trials; other marks are shown as they are."""
 COMMIT = re.compile(r"@[0-9a-f]{7,40}\b")
 COMMON = {
     "suite_version": "version {}",

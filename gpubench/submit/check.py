@@ -30,6 +30,8 @@ FEWEST = {"sampled": 3, "full": 1, "quick": 3, "published": 1}
 """Minimum trials per case, by mode; a run takes three of a case if they decide its ratios."""
 WITHOUT_DIGEST = ("0", "1")
 """The versions of gpubench whose rows have no digest: 0.1 and its patches."""
+DISTURBED = frozenset({"shared", "throttled", "unsteady", "clock_fell"})
+"""Marks of trials whose times may be wrong."""
 MOST_NAMED = 3
 """Maximum lines with the same problem that are named."""
 
@@ -156,6 +158,8 @@ def _notes(loaded: Loaded, rows: Sequence[SubmittedRow]) -> Iterator[str]:
     cards = {(row.text("card"), row.number("card_memory_bytes")) for row in ours}
     if unlisted := sorted({card for card, memory in cards if listed_peaks.find(card, memory) is None}):
         yield harmless(f"{', '.join(unlisted)}: no listed peak; rates not checked against it")
+    if disturbed := sum(not DISTURBED.isdisjoint(row.text("marks").split()) for row in ours):
+        yield f"{disturbed} of {len(ours)} row(s) are marked {', '.join(sorted(DISTURBED))}: better measured again"
     uncounted = sum(not row.known("flops_per_sample", "measured_peak_flops") for row in ours)
     if uncounted:
         yield f"{uncounted} row(s) without FLOPs or a measured peak: rates not checked"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-from gpubench.errors import UserError
+from gpubench.errors import UserError, did_you_mean
 from gpubench.suite import timed_code
 from gpubench.suite.suite import COMMON_PARAMS, STUDIES, Param, ParamValue, Suite
 
@@ -86,7 +86,7 @@ def find(name: str) -> LoadedSuite:
     path = Path(name)
     if path.suffix != ".py" and not path.is_dir():
         raise UserError(
-            f"{name}: no such suite; there are {', '.join(sorted(paths))},"
+            f"{name}: no such suite{did_you_mean(name, paths)}; there are {', '.join(sorted(paths))},"
             " or give the path of a suite: a file that ends in .py, or a folder"
         )
     if not path.exists():

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import groupby
 
-from gpubench.analysis.metrics import did_you_mean, means, words_of
-from gpubench.errors import UserError
+from gpubench.analysis.metrics import means, words_of
+from gpubench.errors import UserError, did_you_mean
 from gpubench.studies.cards.figures import short_name
 from gpubench.studies.words import listed
 
