@@ -11,7 +11,7 @@ from rows import rows
 
 from gpubench.cli.doctor import checkup, examine
 from gpubench.hardware import advice
-from gpubench.hardware.advice import Card, of_apex, of_card, of_torch
+from gpubench.hardware.advice import Card, CardCheck, of_apex, of_card, of_torch
 from gpubench.hardware.apex import why_no_apex
 from gpubench.hardware.environment import Device
 from gpubench.hardware.state import CardState, Commands, Host, Processes, Reading
@@ -237,6 +237,13 @@ def test_a_card_is_seen_at_rest_and_a_load_that_fails_is_a_result(monkeypatch):
     assert found.level == "fix"
     assert "multiplying matrices on it failed" in found.text
     assert "no such device" in found.text
+
+
+@pytest.mark.parametrize(("held", "graphics", "words"), [(3, {7}, "desktop"), (3, (), "3 GiB"), (1, (), "no problems")])
+def test_memory_that_no_listed_program_holds_is_named(held, graphics, words):
+    idle = Reading(utilisation=0.0, memory_used_bytes=held << 30)
+    (found,) = of_card(CardCheck("cuda:0", Commands(), CardState(), idle, Processes(graphics=frozenset(graphics))))
+    assert words in found.text
 
 
 @pytest.mark.e2e

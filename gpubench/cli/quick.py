@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpubench.show.numbers import significant
 from gpubench.show.terminal import table_lines
 from gpubench.show.wrap import line_width, wrapped
 from gpubench.studies.cards.figures import short_name
@@ -46,7 +47,7 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
     on_cpu, name = bool((trials["device"] == "cpu").all()), str(trials["card"].iloc[0])
     card = name if on_cpu else short_name(name)
     batches, source = trials["batch_size"], f"torch {trials['torch'].iloc[0]}, {datetime.now(UTC):%Y-%m-%d}"
-    lines = [f"  {name:<12}{rate:>8,.4g} images/s   batch {batches[name]:.0f}" for name, rate in rates.items()]
+    lines = [f"  {name:<12}{significant(rate):>8} images/s   batch {batches[name]:.0f}" for name, rate in rates.items()]
     title = f"ResNet-50 on {card}"
     mixed = next((name for name in ("fp16", "bf16") if name in rates), "")
     if mixed and "fp32" in rates:

@@ -13,6 +13,7 @@ from gpubench.errors import UserError
 from gpubench.hardware.apex import why_no_apex
 from gpubench.hardware.environment import Device, TorchFacts, devices_of
 from gpubench.hardware.state import IDLE_UTILISATION, SLOWED, SWITCHES, CardState, Commands, Host, Processes, Reading
+from gpubench.printed import size_text
 from gpubench.suite.precisions import PRECISIONS, UNPROVED, means_something
 
 ROOMY_BYTES = 1_000_000_000
@@ -33,6 +34,9 @@ FREE_CLOCK = 0.8
 
 BUSY_SHARE = 0.25
 """Load per CPU above which other programs affect results."""
+
+HELD_BYTES = 2 << 30
+"""Memory in use at rest that is more than a driver reserves: programs use it, listed or not. Chosen, not measured."""
 
 FEW_CPUS = 4
 """Fewer CPUs than this cannot load data for a card and run Python at the same time."""
@@ -198,14 +202,18 @@ def _check_settings(check: CardCheck) -> Iterator[Check]:
 def _check_other_processes(check: CardCheck) -> Iterator[Check]:
     device, listing = check.device, check.commands.processes
     compute = len(check.processes.compute) if check.processes else 0
-    busy = check.idle.utilisation
+    busy, held = check.idle.utilisation, check.idle.memory_used_bytes or 0.0
+    draws = bool(check.processes and check.processes.graphics - check.processes.compute)
     if compute:
         text = f"{device}: {compute} other process(es) compute on the card"
         yield Check("fix", text, f"{listing} lists them; wait until they end, or use another card")
     elif busy is not None and busy > IDLE_UTILISATION:
         text = f"{device}: busy {busy:.0%} of the time before gpubench started"
         yield Check("fix", text, f"end the programs on the card: {listing} lists them (in a container: on the host)")
-    if check.processes and check.processes.graphics - check.processes.compute:
+    elif held > HELD_BYTES and not draws:
+        text = f"{device}: {size_text(held)} of its memory were in use before gpubench started"
+        yield Check("fix", text, f"end the programs on the card: {listing} lists them (in a container: on the host)")
+    if draws:
         text = f"{device}: the card also draws a desktop, which takes memory and time"
         yield Check("note", text, "close its windows, or stop it: sudo systemctl isolate multi-user.target")
 

@@ -54,7 +54,7 @@ def expected_sentence(card: str, rate: float) -> str:
     """Return whether the rate agrees with the published figures of this card."""
     expected = expected_of(card)
     if expected is None:
-        return f"{card} is not in our data of published speeds."
+        return f"Published rates of convolutional models on {card} are not in our data."
     word = "Below" if rate < expected.low else "Above" if rate > expected.high else "As"
     sentence = f"{word} expected by published figures: {expected.low:,.0f} to {expected.high:,.0f} images/s"
     return f"{sentence} (90% of workloads)."
