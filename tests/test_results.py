@@ -216,6 +216,11 @@ def test_a_batch_that_learnt_nothing_is_no_crash(tmp_path, accuracies):
     assert one.figure == f"{(accuracies[1] - accuracies[0]) * 100:+.1f} pt"
 
 
+def test_a_chart_says_why_there_is_no_verdict(tmp_path):
+    (one,) = found(tmp_path, rows(SLOW[:3]), rows([seconds * 0.98 for seconds in SLOW[:3]], precision="bf16"))
+    assert [chart.foot.partition(";")[0] for chart in one.charts] == ["no verdict: few trials"] * 2
+
+
 @pytest.mark.parametrize("content", [b"\x00\xff", None])
 def test_rows_that_cannot_be_read_do_not_fail_a_run_and_the_reason_is_printed(tmp_path, capsys, content):
     path = tmp_path / "a.csv"
@@ -234,4 +239,5 @@ def test_a_run_prints_results_of_its_own_rows(tmp_path):
     assert results_of(path, {"s1"})[0]
     assert results_of(path, {"another"})[1] == "gpubench doctor"
     records.append(path, rows(SLOW, session="s2", status="failed"))
-    assert results_of(path, {"s2"})[1] == "gpubench doctor"
+    records.append(path, rows(SLOW, session="s3", status="unsupported"))
+    assert [results_of(path, {session})[1] for session in ("s2", "s3")] == ["gpubench doctor", "gpubench list"]

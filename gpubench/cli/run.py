@@ -260,8 +260,10 @@ def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
 
     rows = load_rows([path])
     of_this_run = replace(rows, frame=rows.frame[rows.frame["session"].isin(sessions)])
-    if not of_this_run.frame["status"].isin(TRAINED).any():
-        return ["Nothing was measured: the reason is above, and in each row."], "gpubench doctor"
+    statuses = set(of_this_run.frame["status"])
+    if statuses.isdisjoint(TRAINED):
+        following = "gpubench list" if statuses == {"unsupported"} else "gpubench doctor"
+        return ["Nothing was measured: the reason is above, and in each row."], following
     lines, is_ranked = quick_lines(of_this_run.frame, path)
     following = "gpubench run --suite resnet --precision both" if is_ranked else ""
     if lines and of_this_run.frame["suite"].nunique() == 1:

@@ -319,7 +319,8 @@ def _charts(result: Result, groups: Sequence[Group]) -> tuple[Bars, ...]:
     recipe = f"{recipe_of(result, groups)}{f', {words.PROJECTED}' * result.projected}"
     times = f"Training {result.unit}; higher is better" if result.unit else f"Seconds for {recipe}; lower is better"
     speedups = f"Speedup over {result.baseline}, {recipe}; above 1 is faster"
-    bars = partial(Bars, title=result.said, foot=words.chart_foot(groups), cases=result.cases)
+    foot = "; ".join(filter(None, [words.why_undecided(result), words.chart_foot(groups)]))
+    bars = partial(Bars, title=result.said, foot=foot, cases=result.cases)
     return (
         bars(
             f"{stem}-{'rate' if result.unit else 'seconds'}",
