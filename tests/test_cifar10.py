@@ -45,7 +45,8 @@ FEW = ("baseline", "gpu-preprocessing", "tta", "speedrun")
     ("rung", "name"),
     [*((rung, MIXED) for rung in FEW), ("resnet9", "fp32"), ("ema", "fp32")]
     + [pytest.param(rung, MIXED, marks=pytest.mark.e2e) for rung in CIFAR10.suite.models if rung not in FEW]
-    + [pytest.param(rung, "fp32", marks=pytest.mark.e2e) for rung in ("no-duplicates", "speedrun")],
+    + [pytest.param(rung, "fp32", marks=pytest.mark.e2e) for rung in ("no-duplicates", "speedrun")]
+    + [pytest.param("speedrun", "fp16", marks=pytest.mark.slow)],
 )
 def test_every_rung_trains_in_its_precision(rung, name):
     quality, clock, watch = run_small(rung, name, train_images="8", batch=4)

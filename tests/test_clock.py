@@ -605,6 +605,12 @@ def test_a_sample_takes_epochs_until_it_has_seen_enough():
     assert epochs_taken("quick", 5, 0.25) == [0]
     assert epochs_taken("quick", 5, 0.25, stages=(0, 4)) == [0, 4]
     assert epochs_taken("full", 5, 0.25, planned=4) == [0, 1, 2, 3]
+    clock, time = clock_of("sampled")
+    seen = []
+    for _ in clock.epochs(10):
+        steps(clock, time, 5, 0.5)
+        seen.append(clock.enough)
+    assert seen == [False, False, True]
 
 
 def residents(sizes, step_seconds, mode="full"):

@@ -239,7 +239,9 @@ def test_a_card_is_seen_at_rest_and_a_load_that_fails_is_a_result(monkeypatch):
     assert "no such device" in found.text
 
 
-@pytest.mark.parametrize(("held", "graphics", "words"), [(3, {7}, "desktop"), (3, (), "3 GiB"), (1, (), "no problems")])
+@pytest.mark.parametrize(
+    ("held", "graphics", "words"), [(3, {7}, "desktop"), (3, (), "programs use 3 GiB"), (1, (), "no problems")]
+)
 def test_memory_that_no_listed_program_holds_is_named(held, graphics, words):
     idle = Reading(utilisation=0.0, memory_used_bytes=held << 30)
     (found,) = of_card(CardCheck("cuda:0", Commands(), CardState(), idle, Processes(graphics=frozenset(graphics))))

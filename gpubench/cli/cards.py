@@ -97,11 +97,11 @@ def cards(
     is_brief = len(chosen) == 1 and not every
     if is_brief:
         tables = tables[:1]
-    _print(answer, table, tables, notes_first=0 < len(chosen) < 3, left_out=not is_brief)
+    _print(answer, table, tables, notes_first=0 < len(chosen) < 3, left_out=not (is_brief and tables))
     if table == "terminal" and not chosen and not every:
         say(*wrapped("All cards: --all. Two: gpubench cards RTX 4090 RTX 3090. Figures: --sources."))
     if table == "terminal" and is_brief and tables:
-        say(*wrapped(f"Every figure with its source: gpubench cards {chosen[0]} --all"))
+        say("Every figure with its source: --all")
     if charts:
         from gpubench.show.charts import draw
 

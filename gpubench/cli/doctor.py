@@ -144,5 +144,6 @@ def examine(device: "Device", card: "CardReader", run_child: "RunChild") -> "Car
         processes,
         loaded=sampler.readings[-LAST_READINGS:],
         load_failure="" if outcome.end == "answered" else outcome.reason,
+        integrated=device.integrated,
         leaves_node=setup.numa_node is not None and host.may_leave_node(setup.numa_node),
     )

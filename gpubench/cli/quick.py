@@ -21,7 +21,7 @@ from gpubench.studies.cards.ranking import WELL_KNOWN
 from gpubench.studies.cards.ratio import published_speeds
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Table
 from gpubench.studies.words import gain, marked, times
-from gpubench.suite.trial import RATED
+from gpubench.suite.trial import RATE_STUDY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,9 +37,9 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
 
     Draws a chart beside `path`.
     """
-    is_reference = rows["studies"].str.contains(RATED) & rows["params"].str.contains(f"image_size={PIXELS} ")
-    trials = rows[(rows["status"] == "ok") & (rows["model"] == MODEL) & (rows["mode"] == "quick") & is_reference]
-    trials = trials.drop_duplicates("precision").set_index("precision")
+    is_reference = rows["studies"].str.contains(RATE_STUDY) & rows["params"].str.contains(f"image_size={PIXELS} ")
+    tried = rows[(rows["model"] == MODEL) & (rows["mode"] == "quick") & is_reference].drop_duplicates("precision")
+    trials = tried[tried["status"] == "ok"].set_index("precision")
     if trials.empty:
         return [], False
     rates = {str(precision): float(rate) for precision, rate in trials["samples_per_second"].items()}
@@ -56,9 +56,8 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
         basis = ", ".join(["1 run each: rough", *marked(marks, len(trials), "runs ")])
         title = f"{mixed} is {speedup} as fast as fp32 on this {'CPU' if on_cpu else card} ({basis})"
         lines += wrapped(f"{title}.")
-    impossible = rows[rows["status"] == "unsupported"].drop_duplicates("precision")
-    for precision, reason in zip(impossible["precision"], impossible["reason"], strict=True):
-        lines += wrapped(f"{precision} cannot run: {reason}.")
+    impossible = tried[tried["status"] == "unsupported"].set_index("precision")["reason"]
+    lines += [line for name, why in impossible.items() for line in wrapped(f"{name} cannot run: {why}.")]
     why = why_not_ranked(trials.loc[[mixed] if mixed else []].reset_index(), ("quick",))
     is_ranked = not on_cpu and not why
     if not is_ranked:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -241,7 +242,7 @@ def print_results(summary: "RunSummary") -> int:
         lines = ["Stopped before the results were computed; the rows are complete."]
     except Exception as error:
         lines = [f"The results could not be computed ({type(error).__name__}: {error}); the rows are complete."]
-    following = following or f"gpubench compare {summary.path} --charts charts"
+    following = following or f"gpubench compare {quote(str(summary.path))} --charts charts"
     say(*lines, f"rows: {summary.path}", f"next: {following}")
     return summary.exit_code
 
@@ -262,16 +263,18 @@ def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
     of_this_run = replace(rows, frame=rows.frame[rows.frame["session"].isin(sessions)])
     statuses = set(of_this_run.frame["status"])
     if statuses.isdisjoint(TRAINED):
-        following = "gpubench list" if statuses == {"unsupported"} else "gpubench doctor"
+        broken = statuses != {"unsupported"} or of_this_run.frame["reason"].str.contains("cannot compute").any()
+        following = "gpubench doctor" if broken else "gpubench list"
         return ["Nothing was measured: the reason is above, and in each row."], following
     lines, is_ranked = quick_lines(of_this_run.frame, path)
-    following = "gpubench run --suite resnet --precision both" if is_ranked else ""
-    if lines and of_this_run.frame["suite"].nunique() == 1:
-        compared = (of_this_run.frame["status"] == "ok").sum() > 1
-        return lines, following or ("" if compared else "gpubench cards RTX 4090 RTX 5090")
     answer = answer_to(compare_rows(of_this_run, Question()), of_this_run)
     results = [result for result in answer.results if not result.says_why]
-    following = following or ("" if results else f"gpubench report {path} -o report.html")
+    following = (
+        "" if results else "gpubench cards RTX 4090 RTX 5090" if lines else f"gpubench report {quote(str(path))}"
+    )
+    following = "gpubench run --suite resnet --precision both" if is_ranked else following
+    if lines and of_this_run.frame["suite"].nunique() == 1:
+        return lines, following
     sentences = [result.sentence for result in results[:MOST_RESULTS]]
     sentences += [] if lines else reference_sentences(of_this_run.frame)
     return [line for sentence in sentences for line in wrapped(sentence)] + lines, following

@@ -35,7 +35,7 @@ FREE_CLOCK = 0.8
 BUSY_SHARE = 0.25
 """Load per CPU above which other programs affect results."""
 
-HELD_BYTES = 2 << 30
+USED_BYTES = 2 << 30
 """Memory in use at rest that is more than a driver reserves: programs use it, listed or not. Chosen, not measured."""
 
 FEW_CPUS = 4
@@ -69,6 +69,7 @@ class CardCheck:
     """Sensors while gpubench multiplied matrices on it."""
     load_failure: str = ""
     """Why the multiplication failed, or empty."""
+    integrated: bool = False
     leaves_node: bool = False
     """Whether this process may run on CPUs outside the card's memory node."""
 
@@ -202,7 +203,7 @@ def _check_settings(check: CardCheck) -> Iterator[Check]:
 def _check_other_processes(check: CardCheck) -> Iterator[Check]:
     device, listing = check.device, check.commands.processes
     compute = len(check.processes.compute) if check.processes else 0
-    busy, held = check.idle.utilisation, check.idle.memory_used_bytes or 0.0
+    busy, used = check.idle.utilisation, check.idle.memory_used_bytes or 0.0
     draws = bool(check.processes and check.processes.graphics - check.processes.compute)
     if compute:
         text = f"{device}: {compute} other process(es) compute on the card"
@@ -210,9 +211,11 @@ def _check_other_processes(check: CardCheck) -> Iterator[Check]:
     elif busy is not None and busy > IDLE_UTILISATION:
         text = f"{device}: busy {busy:.0%} of the time before gpubench started"
         yield Check("fix", text, f"end the programs on the card: {listing} lists them (in a container: on the host)")
-    elif held > HELD_BYTES and not draws:
-        text = f"{device}: {size_text(held)} of its memory were in use before gpubench started"
-        yield Check("fix", text, f"end the programs on the card: {listing} lists them (in a container: on the host)")
+    elif used > USED_BYTES and not draws and not check.integrated:
+        text = f"{device}: programs use {size_text(used)} of its memory"
+        yield Check(
+            "note", text, f"close the windows of a desktop; {listing} lists programs (in a container: on the host)"
+        )
     if draws:
         text = f"{device}: the card also draws a desktop, which takes memory and time"
         yield Check("note", text, "close its windows, or stop it: sudo systemctl isolate multi-user.target")

@@ -61,7 +61,7 @@ TURNS = ["torch", "memory_limit_bytes", *columns_of(Role.CODE)]
 """Columns in which runs that alternate in one session (`--session NAME`) may differ."""
 
 TRIAL = [*CASE, *TURNS, "threads_asked", "cudnn_benchmark", "device"]
-"""Columns in which rows of one trial agree, beside its number. STACK_PARAMS are no parameters of its case."""
+"""Columns in which rows of one trial agree, beside its number. `completed` takes STACK_PARAMS out of `params`."""
 
 GROUP = list(dict.fromkeys([*KEY, *SPECIMEN, "batch_size", *STACK, *TURNS]))
 """Columns in which the trials of one group agree."""

@@ -17,7 +17,7 @@ from gpubench.runner.forecast import Forecast
 from gpubench.runner.progress import FirstRatios, TrialProgress
 from gpubench.runner.resume import EarlierRun
 from gpubench.runner.session import Session
-from gpubench.suite.trial import TRAINED, Case, Trial
+from gpubench.suite.trial import FINISHED, Case, Trial
 from gpubench.welch import LOOKS
 
 
@@ -77,6 +77,8 @@ class Rounds:
         self._first_ratios = FirstRatios()
         self.statuses: list[str] = []
         """Statuses of the finished trials of this run."""
+        self._counted: list[str] = []
+        """The same without cases that were known before to be impossible."""
         self.planned_cases: list[Case] = []
         """Cases of the trials that were planned when the running round began."""
 
@@ -106,8 +108,10 @@ class Rounds:
 
     def finished(self, trial: Trial, row: Row) -> None:
         """Note that the trial has its row."""
-        seconds = self._progress.finish(trial, row, counted=bool(_count_runnable(self._waiting[:1])))
+        counted = bool(_count_runnable(self._waiting[:1]))
+        seconds = self._progress.finish(trial, row, counted=counted)
         self.statuses.append(row.status)
+        self._counted += [row.status] * counted
         if row.status == "ok" and row.seconds is not None:
             self._seconds.setdefault(trial.case.label, []).append(row.seconds)
         self._pass_first()
@@ -138,10 +142,10 @@ class Rounds:
         return [trial for trial in trials if trial.index < look or trial.case.label not in may_stop]
 
     def tally(self) -> str:
-        """Return how many trials of the run are finished, in words; without those that cannot run."""
-        finished = self._done_before + sum(status in TRAINED for status in self.statuses)
-        ran = self._done_before + sum(status != "unsupported" for status in self.statuses)
-        return f"{finished} of {ran + _count_runnable(self._with_batches(self._waiting))} trials"
+        """Return how many trials of the run are finished, in words."""
+        finished = self._done_before + sum(status in FINISHED for status in self._counted)
+        left = _count_runnable(self._with_batches(self._waiting))
+        return f"{finished} of {self._done_before + len(self._counted) + left} trials"
 
     def _cases_so_far(self) -> list[Case]:
         """Return the cases with the batches found so far, without twins that equal another case."""

@@ -111,10 +111,7 @@ def basis(result: Result) -> str:
     words.append(runs(result.trials) + ": rough" * (result.verdict == "one run"))
     if result.interval:
         words.append(f"95%: {gain(result.interval[0])} to {gain(result.interval[1])}")
-    if result.sure:
-        words.append(f"{result.sure[0]} of {len(result.parts)} {result.sure[1]}, others undecided")
-    else:
-        words.append(why_undecided(result))
+    words.append(why_undecided(result))
     words += [*result.differences, *([PROJECTED] if result.projected else [])]
     return ", ".join(
         [*(name(word, FACT) for word in words if word), *(name(caveat, CAVEAT) for caveat in result.caveats)]
@@ -123,6 +120,8 @@ def basis(result: Result) -> str:
 
 def why_undecided(result: Result) -> str:
     """Return `undecided`, or why there is no verdict; empty for a verdict, and where `runs` says it."""
+    if result.sure:
+        return f"{result.sure[0]} of {len(result.parts)} {result.sure[1]}, others undecided"
     if result.verdict in {*DECIDED, "one run", "no test", ""}:
         return ""
     return "undecided" if result.verdict == "undecided" else f"no verdict: {result.verdict}"

@@ -158,8 +158,9 @@ def _notes(loaded: Loaded, rows: Sequence[SubmittedRow]) -> Iterator[str]:
     cards = {(row.text("card"), row.number("card_memory_bytes")) for row in ours}
     if unlisted := sorted({card for card, memory in cards if listed_peaks.find(card, memory) is None}):
         yield harmless(f"{', '.join(unlisted)}: no listed peak; rates not checked against it")
-    if disturbed := sum(not DISTURBED.isdisjoint(row.text("marks").split()) for row in ours):
-        yield f"{disturbed} of {len(ours)} row(s) are marked {', '.join(sorted(DISTURBED))}: better measured again"
+    if disturbed := [marks for row in ours if (marks := DISTURBED.intersection(row.text("marks").split()))]:
+        named = ", ".join(sorted(set().union(*disturbed)))
+        yield f"{len(disturbed)} of {len(ours)} row(s) are marked {named}: better measured again"
     uncounted = sum(not row.known("flops_per_sample", "measured_peak_flops") for row in ours)
     if uncounted:
         yield f"{uncounted} row(s) without FLOPs or a measured peak: rates not checked"

@@ -13,8 +13,8 @@ from gpubench.suite.suite import ParamValue
 MOST_INTEGER = 2**63
 """Largest whole number in a result."""
 Mode = Literal["sampled", "full", "quick", "probe"]
-RATED = "placing"
-"""The study of suites that others publish rates of: the time of a whole run of theirs means nothing."""
+RATE_STUDY = "placing"
+"""The study of suites whose rates others publish. The time of a whole run of such a suite is of no use."""
 Status = Literal["ok", "unsupported", "out_of_memory", "timed_out", "failed", "goal_missed", "interrupted"]
 
 
@@ -38,8 +38,8 @@ def autocast_refusal(precision: str) -> str:
 
 @cache
 def counts_by_rate(studies: str, mode: str) -> bool:
-    """Return whether a trial of a suite with these studies counts by its rate: one in RATED that did not run whole."""
-    return RATED in studies.split() and mode in {"sampled", "quick"}
+    """Return whether a trial of a suite with these studies counts by its rate: a short one in RATE_STUDY."""
+    return RATE_STUDY in studies.split() and mode in {"sampled", "quick"}
 
 
 GOOD: frozenset[Status] = frozenset({"ok", "unsupported"})

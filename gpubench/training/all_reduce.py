@@ -62,32 +62,32 @@ def group_size(trial: Trial, group: int) -> int:
     return size
 
 
-def _beside(device: torch.device) -> Callable[[Callable[[], torch.Tensor]], Future]:
-    """Return a function that starts work beside the backward pass, and returns the future of its result.
+def _starter(device: torch.device) -> Callable[[torch.Tensor, Callable[[], torch.Tensor]], Future]:
+    """Return a function that starts work on a tensor beside the backward pass, and returns the future of its result.
 
     On CUDA the work has a stream of its own, on a CPU one thread. So it keeps its order, which is that of DDP's buckets
-    and thus the same in all processes.
+    and thus the same in all processes. Other devices wait for it.
     """
     stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
     thread = ThreadPoolExecutor(1) if device.type == "cpu" else None
 
-    def start(work: Callable[[], torch.Tensor]) -> Future:
+    def finish(done: Future, work: Callable[[], torch.Tensor]) -> None:
+        try:
+            done.set_result(work())
+        except Exception as error:  # the backward pass raises a RuntimeError with its text
+            done.set_exception(error)  # type: ignore[arg-type]
+
+    def start(tensor: torch.Tensor, work: Callable[[], torch.Tensor]) -> Future:
         done: Future = torch.futures.Future(devices=[device] if stream else None)
-
-        def finish() -> None:
-            try:
-                done.set_result(work())
-            except Exception as error:  # of a lost process: the backward pass raises it
-                done.set_exception(error)  # type: ignore[arg-type]
-
         if thread:
-            thread.submit(finish)
+            thread.submit(finish, done, work)
         elif stream:
             stream.wait_stream(torch.cuda.current_stream(device))
+            tensor.record_stream(stream)
             with torch.cuda.stream(stream):
-                finish()
+                done.set_result(work())
         else:
-            finish()
+            done.set_result(work())
         return done
 
     return start
@@ -99,24 +99,25 @@ def send_gradients(
     """Make DDP send its gradients as `dtype` and sum them `flat`, `hierarchical` over groups of `group`, or `hybrid`.
 
     `hybrid` is hierarchical for buckets of at most `hybrid_bytes`, as they are sent, and flat for larger ones.
-    Gradients that are already as small stay unchanged; without DDP nothing is sent. All sums overlap with the backward
-    pass.
+    Gradients that are already as small stay unchanged; without DDP nothing is sent. On CPUs and CUDA all sums overlap
+    with the backward pass.
     """
     if not isinstance(model, DistributedDataParallel):
         return
     narrow = dtype.itemsize < max(weight.dtype.itemsize for weight in model.parameters())
     if way != "flat":
         sum_one = hierarchical(trial, group) if way == "hierarchical" else hybrid(trial, group, hybrid_bytes)
-        world, start = trial.case.processes, _beside(torch.device(trial.case.device))
+        world, start = trial.case.processes, _starter(torch.device(trial.case.device))
 
         def average(state: object, bucket: dist.GradBucket) -> Future:
+            gradients = bucket.buffer().div_(world)  # before the cast, so that it does not overflow
+            sent = gradients.to(dtype) if narrow else gradients
+
             def work() -> torch.Tensor:
-                gradients = bucket.buffer().div_(world)  # before the cast, so that it does not overflow
-                sent = gradients.to(dtype) if narrow else gradients
                 sum_one(sent)
                 return gradients.copy_(sent) if narrow else sent
 
-            return start(work)
+            return start(sent, work)
 
         model.register_comm_hook(None, average)
     elif narrow:

@@ -19,7 +19,7 @@ from gpubench.studies.cards.figures import (
 from gpubench.studies.cards.ratio import SpeedRatio, Speeds
 from gpubench.studies.section import Estimate
 from gpubench.studies.words import times
-from gpubench.suite.trial import RATED
+from gpubench.suite.trial import RATE_STUDY
 
 MODEL, PIXELS = "resnet50", "224"
 ANCHOR = ("huggingface/pytorch-image-models", "resnet50-train-224", "pytorch 1.12 timm nhwc")
@@ -88,7 +88,7 @@ def _speeds() -> Speeds:
 
 def _rows_of_study(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of suites that declare the study."""
-    return rows[rows["studies"].map(lambda studies: RATED in str(studies).split()).astype(bool)]
+    return rows[rows["studies"].map(lambda studies: RATE_STUDY in str(studies).split()).astype(bool)]
 
 
 def are_comparable(rows: pd.DataFrame, modes: Collection[str] = SLOW_MODES) -> "pd.Series[bool]":

@@ -170,7 +170,7 @@ def rank_sentence(ranking: Ranking, card: str) -> str:
     cards = [line.card for line in ranking.ranked]
     line = next(line for line in ranking.lines if line.card == card)
     first = ranking.classes[0]
-    parts = [f"{card} is, in {CLASSES[first]}"]
+    parts = [f"{card} is the reference" if card == ranking.reference else f"{card} is, in {CLASSES[first]}"]
     if card in cards:
         parts = [f"{card} is number {cards.index(card) + 1} of {len(cards)} measured cards in {CLASSES[first]}"]
     for kind, ratio in line.ratios.items() if card != ranking.reference else ():
