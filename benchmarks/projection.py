@@ -36,8 +36,8 @@ CASES = {
         "--models small --batch 32 --set copies=false --set goal=0 --set workers=0"
         " --set phases=lr_batch=32;phase:epochs=[0,3],size=32,batch=32;ramp:epochs=[0,3],lr=[0.1,0.01]"
     ),
-    "gpt": "--models gpt2-6m --batch 4 --set context=128 --set epochs=2 --set tokens=10240 --set valid_tokens=1024",
-    "finetune": "--models llama-6m --batch 4 --set context=128 --set epochs=2 --set tokens=5120 --set valid_tokens=512",
+    "gpt": "--models gpt2-6m --batch 4 --set context=128 --set epochs=8 --set tokens=10240 --set valid_tokens=1024",
+    "finetune": "--models llama-6m --batch 4 --set context=128 --set epochs=8 --set tokens=5120 --set valid_tokens=512",
 }
 """Options of `gpubench run` by suite, for full runs of about 20 s on two idle cores.
 
