@@ -11,7 +11,7 @@ from gpubench.training import operands, precision
 from gpubench.training.clock.clock import Clock
 
 MIXED = "fp32" if "bf16" in cpu_device().unsupported else "bf16"
-"""For trials in processes of their own. A CPU without bf16 arithmetic would take minutes for one in fp16."""
+"""fp32 on a CPU without bf16 arithmetic, which takes minutes for a training in 16 bits."""
 
 
 def small_trial(

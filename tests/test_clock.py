@@ -610,7 +610,11 @@ def test_a_sample_takes_epochs_until_it_has_seen_enough():
     for _ in clock.epochs(10):
         steps(clock, time, 5, 0.5)
         seen.append(clock.enough)
-    assert seen == [False, False, True]
+    assert (seen, clock.enough) == ([False, False, True], True)
+    clock, time = clock_of()
+    for epoch in range(2):
+        clock.begin_epoch(epoch, 2)
+        assert clock.enough == (epoch == 1)
 
 
 def residents(sizes, step_seconds, mode="full"):

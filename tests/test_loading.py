@@ -186,7 +186,12 @@ def test_blanks_around_what_tells_rows_apart_are_nothing(tmp_path, lines):
 
 IMPOSSIBLE = {
     "half a trial": ("trial", "0.5", "a whole number from 0, at most 2^53"),
+    "fewer processes than none": ("processes", "-2", "a whole number above 0, at most 2^53"),
     "a batch beyond all": ("batch_size", "1e300", "a whole number above 0, at most 2^53"),
+    "an empty batch": ("batch_size", "0", "a whole number above 0, at most 2^53"),
+    "power that is made": ("mean_power_watts", "-250.0", "a number from 0"),
+    "memory that is given": ("peak_memory_bytes", "-1", "a whole number from 0, at most 2^53"),
+    "epochs backwards": ("epochs", "-3", "a whole number from 0, at most 2^53"),
     "time backwards": ("seconds", "-1.5", "a number from 0"),
     "more than all right": ("accuracy", "94.0", "a number from 0 to 1"),
     "a limit of nothing": ("memory_limit_bytes", "-0", "a whole number above 0, at most 2^53"),
@@ -289,11 +294,13 @@ def test_lines_that_are_no_rows_are_named_up_to_five(tmp_path):
     [
         ("", ": empty"),
         ("\n \n", ": empty"),
+        (" " * 2000, ": empty"),
         ("\n" * 1100 + NAMES, ": not a gpubench file (it has no column schema, suite); left out"),
         ("schema,model\n", ": not a gpubench file (it has no column suite); left out"),
         ("suite,model\n", ": not a gpubench file (it has no column schema); left out"),
         (f"{NAMES},suite\n{LINE},a\n", ", line 1: a column is twice in the header; left out"),
         (NAMES, ": no rows"),
+        (f"{NAMES}\n\n \n", ": no rows"),
         (f"{NAMES}\n1,a\n", ", line 2: not a whole row; left out"),
         ('"schema\n', ": not a gpubench file (it has no column suite); left out"),
     ],

@@ -51,7 +51,9 @@ def test_run_then_compare(cli_process, tmp_path):
     out = tmp_path / "a.csv"
     done = cli_process(*scripted(out, "--precision", "both", "--models", "short", "--repeats", 1))
     assert done.returncode == 0, done.stderr
-    assert "next: gpubench compare" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("next: gpubench compare")
+    assert "[1/2]" in done.stderr
+    assert "[1/2]" not in done.stdout
     rows = rows_of(out)
     assert rows
     assert {row["status"] for row in rows} == {"ok"}

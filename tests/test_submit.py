@@ -103,6 +103,7 @@ CONTRADICTED = {
     "more memory than there is": ({"peak_memory_bytes": 2**40}, "peak_memory_bytes", "4"),
     "no step": ({"step_samples": None}, "step_samples", "4"),
     "beyond its peak": ({"measured_peak_flops": 1e5}, "samples_per_second", "4"),
+    "far beyond it in fp16": ({"precision": "fp16", "measured_peak_flops": 1e5}, "samples_per_second", "4"),
     "a mode": ({"mode": "thorough"}, "mode", "4"),
     "a trial again": ({"trial": 1, "seed": 43}, "trial", "4"),
     "another seed": ({"seed": 99}, "trial", "4"),

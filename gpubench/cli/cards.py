@@ -94,13 +94,13 @@ def cards(
     tables = answer.sections[0].tables
     if len(chosen) == 2:  # the ratios are in the headline and the notes
         tables = tables[1:] if every else tuple(map(versus.brief, tables[1:]))
-    is_brief = len(chosen) == 1 and not every
+    is_brief = len(chosen) == 1 and not every and bool(tables)
     if is_brief:
         tables = tables[:1]
-    _print(answer, table, tables, notes_first=0 < len(chosen) < 3, left_out=not (is_brief and tables))
+    _print(answer, table, tables, notes_first=0 < len(chosen) < 3, left_out=not is_brief)
     if table == "terminal" and not chosen and not every:
         say(*wrapped("All cards: --all. Two: gpubench cards RTX 4090 RTX 3090. Figures: --sources."))
-    if table == "terminal" and is_brief and tables:
+    if table == "terminal" and is_brief:
         say("Every figure with its source: --all")
     if charts:
         from gpubench.show.charts import draw

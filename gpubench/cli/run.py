@@ -181,13 +181,12 @@ def run(
         raise UserError("--tensorboard needs TensorBoard: pip install -e '.[tensorboard]'")
     if budget and not until:
         raise UserError("--budget is for --until; --time-limit limits a trial")
+    named = tuple(filter(None, ",".join(models or ()).split(",")))
     suites = tuple(suite or (RANKED_SUITE if quick and not models else "resnet",))
     options = Options(
         suites=suites,
         precision=",".join(precision or ["both"]),
-        models=RANKED_MODELS
-        if quick and not (suite or models)
-        else tuple(filter(None, ",".join(models or ()).split(","))),
+        models=RANKED_MODELS if quick and not (suite or models) else named,
         batch=batch,
         device=device,
         processes=parse_processes(processes),
@@ -235,23 +234,24 @@ def print_results(summary: "RunSummary") -> int:
     """
     if not summary.path or not summary.sessions:
         return summary.exit_code
-    following = ""
+    following = compare_command(summary.path)
     try:
         lines, following = results_of(summary.path, summary.sessions)
     except KeyboardInterrupt:
         lines = ["Stopped before the results were computed; the rows are complete."]
     except Exception as error:
         lines = [f"The results could not be computed ({type(error).__name__}: {error}); the rows are complete."]
-    following = following or f"gpubench compare {quote(str(summary.path))} --charts charts"
     say(*lines, f"rows: {summary.path}", f"next: {following}")
     return summary.exit_code
 
 
-def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
-    """Return the first results of these sessions' rows in `path`, as wrapped lines, and the command to run next.
+def compare_command(path: Path) -> str:
+    """Return the command that compares the rows of a file."""
+    return f"gpubench compare {quote(str(path))} --charts charts"
 
-    The command is empty for `compare`, which comes next unless a card was ranked or nothing was measured.
-    """
+
+def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
+    """Return the first results of these sessions' rows in `path`, as wrapped lines, and the command to run next."""
     from gpubench.analysis.compare import Question, compare_rows, load_rows
     from gpubench.cli.quick import quick_lines
     from gpubench.show.wrap import wrapped
@@ -261,19 +261,19 @@ def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
 
     rows = load_rows([path])
     of_this_run = replace(rows, frame=rows.frame[rows.frame["session"].isin(sessions)])
-    statuses = set(of_this_run.frame["status"])
-    if statuses.isdisjoint(TRAINED):
-        broken = statuses != {"unsupported"} or of_this_run.frame["reason"].str.contains("cannot compute").any()
-        following = "gpubench doctor" if broken else "gpubench list"
-        return ["Nothing was measured: the reason is above, and in each row."], following
+    if not of_this_run.frame["status"].isin(TRAINED).any():
+        return ["Nothing was measured: the reason is above, and in each row."], "gpubench doctor"
     lines, is_ranked = quick_lines(of_this_run.frame, path)
+    is_whole = bool(lines) and of_this_run.frame["suite"].nunique() == 1
+    following = "gpubench run --suite resnet --precision both"  # the whole comparison, after the first rate of a card
+    if is_whole and is_ranked:
+        return lines, following
     answer = answer_to(compare_rows(of_this_run, Question()), of_this_run)
     results = [result for result in answer.results if not result.says_why]
-    following = (
-        "" if results else "gpubench cards RTX 4090 RTX 5090" if lines else f"gpubench report {quote(str(path))}"
-    )
-    following = "gpubench run --suite resnet --precision both" if is_ranked else following
-    if lines and of_this_run.frame["suite"].nunique() == 1:
+    if not is_ranked:  # of a single rate there is a report, and of a CPU's nothing to rank
+        alone = "gpubench cards RTX 4090 RTX 5090" if lines else f"gpubench report {quote(str(path))}"
+        following = compare_command(path) if results else alone
+    if is_whole:
         return lines, following
     sentences = [result.sentence for result in results[:MOST_RESULTS]]
     sentences += [] if lines else reference_sentences(of_this_run.frame)

@@ -70,6 +70,7 @@ class CardCheck:
     load_failure: str = ""
     """Why the multiplication failed, or empty."""
     integrated: bool = False
+    """Whether its memory is the host's."""
     leaves_node: bool = False
     """Whether this process may run on CPUs outside the card's memory node."""
 

@@ -51,9 +51,8 @@ def choose_models(suite: LoadedSuite, names: Sequence[str], suites: Sequence[Loa
     models = dict.fromkeys(model for loaded in suites for model in loaded.suite.models)
     for name in names:
         if name not in models:
-            raise UserError(
-                f"--models {name}: no such model{did_you_mean(name, models)}; there are {', '.join(models)}"
-            )
+            there = f"there are {', '.join(models)}{did_you_mean(name, models)}"
+            raise UserError(f"--models {name}: no such model; {there}")
     chosen = names or suite.suite.default_models or suite.suite.models
     return [model for model in suite.suite.models if model in chosen]
 

@@ -78,7 +78,7 @@ class TrialProgress:
             text = f"{self._label}: {fraction:.0%} after {duration(round(spent))}, {left}"
             self.say(f"[{self._done + 1}/{self.total}] {text}{rate_text and f' ({rate_text})'}")
 
-    def finish(self, trial: Trial, row: Row, *, counted: bool = True) -> float:
+    def finish(self, trial: Trial, row: Row, *, counted: bool) -> float:
         """Print the line of a finished trial; return its seconds, without what came before `start`.
 
         One that is not `counted` could not run, and the lines before the run had the reason.

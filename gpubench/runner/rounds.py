@@ -108,7 +108,7 @@ class Rounds:
 
     def finished(self, trial: Trial, row: Row) -> None:
         """Note that the trial has its row."""
-        counted = bool(_count_runnable(self._waiting[:1]))
+        counted = not self._waiting[0].case.refusal
         seconds = self._progress.finish(trial, row, counted=counted)
         self.statuses.append(row.status)
         self._counted += [row.status] * counted

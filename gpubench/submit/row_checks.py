@@ -28,7 +28,8 @@ CLOCK_ERROR = timedelta(days=1)
 SAME_PEAK = 1.1
 """Maximum FLOP/s of a training over the measured peak of its device: the peak was measured at another time."""
 EMULATED = 10.0
-"""The same in fp16 on a CPU that emulates it: convolutions were 4.4 times as fast as the products of the peak."""
+"""The same in fp16 on a CPU that emulates it: convolutions were 4.4 times as fast as the products of the peak,
+and 10 is chosen."""
 MEMORY_SLACK = 1.05
 """Maximum memory used over the memory of the card: tools count the card's memory in different ways."""
 ROUNDED = 10.0 ** (1 - DIGITS)

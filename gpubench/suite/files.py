@@ -86,8 +86,8 @@ def find(name: str) -> LoadedSuite:
     path = Path(name)
     if path.suffix != ".py" and not path.is_dir():
         raise UserError(
-            f"{name}: no such suite{did_you_mean(name, paths)}; there are {', '.join(sorted(paths))},"
-            " or give the path of a suite: a file that ends in .py, or a folder"
+            f"{name}: no such suite; there are {', '.join(sorted(paths))},"
+            f" or give the path of a suite: a file that ends in .py, or a folder{did_you_mean(name, paths)}"
         )
     if not path.exists():
         raise UserError(f"{name}: no such file")
