@@ -91,7 +91,8 @@ def test_where_a_width_or_a_budget_is_just_enough():
     assert why_stop(widths_of(wide), 0.19) is None
     assert why_stop(widths_of(wide), 0.19, budget_seconds=60, needed_seconds=60) is None
     assert lacking(why_stop(widths_of(wide), 0.125, 60.4, 60.5), "60 s", "1 of 2", "12.5%", "a (20%)") == []
-    assert why_stop(widths_of(wide), 0.01, 0.0, 1.0).endswith("; 0 of 2 intervals are within 1%, not yet a (20%), b (10%)")
+    why = why_stop(widths_of(wide), 0.01, 0.0, 1.0)
+    assert why.endswith("; 0 of 2 intervals are within 1%, not yet a (20%), b (10%)")
     assert why_stop(widths_of({"a": TIGHT, "broken": []}), 0.01) == "1 of 1 intervals are within 1%"
     assert why_stop(widths_of({"broken": []}), 0.01)
     steady, drifting = [1.000, 1.002, 1.001, 1.003, 0.999, 1.001], [1.000, 1.001, 1.002, 1.003, 1.004, 1.005]
