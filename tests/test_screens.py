@@ -60,6 +60,8 @@ QUESTIONS = {
     "made-up-accuracy": ("made-up.csv", "--metric", "accuracy", "--all"),
     "made-up-two-axes": ("made-up.csv", "--by", "compile,precision", "--all"),
     "made-up-gate": ("made-up.csv", "--by", "card", "--baseline", "3090", "--fail-on-slower", "5%"),
+    "made-up-suite": ("made-up.csv", "--only", "gpt"),
+    "made-up-precisions": ("made-up.csv", "--where", "suite=gpt", "--where", "precision!=bf16"),
     "nothing": ("made-up.csv", "--where", "model=resnet101", "--where", "card=NVIDIA GeForce RTX 3090"),
 }
 

@@ -108,6 +108,7 @@ def test_ratios_by_hand():
     assert r.p == pytest.approx(3 / 924)
     assert (r.low, r.high) == pytest.approx((quotients[4], quotients[-5]), rel=0.003)  # Welch's is a bit wider
     assert r.narrow == pytest.approx((quotients[6], quotients[-7]), rel=0.003)
+    assert stats.p_above(A, B, 0.2, until=True) == pytest.approx(1.5 * stats.p_above(A, B, 0.2))
     assert stats.ratio(B, B, until=True).p == 1.0
     # Logs of 0, 0.02 and of 0.1, 0.16: variances 0.0002 and 0.0018 over two each, so 1.22 degrees of freedom.
     a, b = [math.exp(0.1), math.exp(0.16)], [1.0, math.exp(0.02)]
