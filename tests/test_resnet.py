@@ -147,13 +147,13 @@ def fastai_1_rates(step, steps, groups):
 
 
 def test_the_article_trains_as_a_plain_loop_of_fastai_1(monkeypatch):
-    """12 steps of two epochs beside Adam with betas that end in 0.99, decoupled decay, and fastai 1's groups."""
+    """20 steps of two epochs beside Adam with betas that end in 0.99, decoupled decay, and fastai 1's groups."""
     from gpubench.suites.resnet import training
 
     copies, inputs, losses, learner = [], [], [], training.learner
 
     def before(network, batch):
-        if network.training and len(inputs) < 12:
+        if network.training and len(inputs) < 20:
             copies.append(copy.deepcopy(network) if not copies else None)
             inputs.append((batch[0].clone(), torch.get_rng_state()))
 
@@ -164,22 +164,22 @@ def test_the_article_trains_as_a_plain_loop_of_fastai_1(monkeypatch):
     class Kept(CrossEntropyLossFlat):
         def __call__(self, scores, labels, **options):
             loss = super().__call__(scores, labels, **options)
-            if scores.requires_grad and len(losses) < 12:
+            if scores.requires_grad and len(losses) < 20:
                 losses.append((torch.Tensor(labels).long(), float(loss.detach())))
             return loss
 
     monkeypatch.setattr(training, "learner", keep)
     monkeypatch.setattr(training, "CrossEntropyLossFlat", Kept)
-    settings = {"recipe": "article", "pipeline": "device", "epochs": "2", "train_images": "57"}
+    settings = {"recipe": "article", "pipeline": "device", "epochs": "2", "train_images": "89"}
     run_small(monkeypatch, model="resnet34", batch=8, **settings)
-    assert len(inputs) == len(losses) == 12, "of 14: an epoch leaves one image out"
+    assert len(inputs) == len(losses) == 20, "of 22: an epoch leaves one image out"
     network = copies[0]
     network._forward_pre_hooks.clear()
     body, head = network
     parts = [[w for w in part.parameters() if w.requires_grad] for part in (body[:6], body[6:], head)]
     adam = torch.optim.Adam([{"params": part} for part in parts], betas=(0.95, 0.99), fused=True)
     for step, ((x, state), (labels, expected)) in enumerate(zip(inputs, losses, strict=True)):
-        rates, momentum = fastai_1_rates(step, 14, [3e-4, 3e-4, 3e-3])
+        rates, momentum = fastai_1_rates(step, 22, [3e-4, 3e-4, 3e-3])
         torch.set_rng_state(state)  # the same dropout
         loss = torch.nn.functional.cross_entropy(network(x), labels)
         assert float(loss.detach()) == pytest.approx(expected, rel=2e-4), step
