@@ -38,7 +38,6 @@ import torch
 from gpubench.suites.wordlm import training
 from torch.nn.utils import clip_grad_norm_
 
-from gpubench.hardware.apex import LAST_WITH_AMP
 from gpubench.suite import files
 from gpubench.suite.trial import Case, Trial
 from gpubench.training import Notes, Stepper, precision
@@ -183,7 +182,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1111)
     options = parser.parse_args()
     if not (options.apex / "apex" / "amp").is_dir():
-        parser.error(f"--apex: {options.apex} has no apex/amp; the last tag with it is {LAST_WITH_AMP}")
+        parser.error(f"--apex: {options.apex} has no apex/amp; the last tag with it is 25.05")
     largest = 0.0
     with ProcessPoolExecutor(max_workers=1, max_tasks_per_child=1) as pool:
         for model in options.models.split(","):

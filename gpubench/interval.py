@@ -7,8 +7,6 @@ from itertools import pairwise
 from statistics import NormalDist
 
 CONFIDENCE = 0.95
-LEAST_TO_DRIFT = 6
-"""Fewest trials in which drift can be detected."""
 OPTIONAL_STOPPING = 1.5
 """Divisor of the error rate if rounds were added until the intervals were narrow.
 
@@ -30,7 +28,7 @@ def drifts(values: Sequence[float]) -> bool:
     limit.
     """
     n = len(values)
-    if n < LEAST_TO_DRIFT:
+    if n < 6:  # too few to detect it
         return False
     ordered = sorted(values)
     ranks = [bisect_left(ordered, value) + bisect_right(ordered, value) for value in values]  # twice the mean rank

@@ -57,7 +57,9 @@ def section(title="A study", **given):
         Column("why", note=True),
     )
     lines = (("resnet18", 64, Estimate(10.0, 9.0, 11.0), "faster", ""), (LONG, 128, "out of memory", "one run", "why"))
-    return Section("pairs", "resnet", title, **{"tables": (Table("cases", columns, lines),), **given})
+    return Section(
+        **{"study": "pairs", "suite": "resnet", "title": title, "tables": (Table("cases", columns, lines),)} | given
+    )
 
 
 def answer(*results, sections=(), **given):

@@ -65,11 +65,7 @@ def compared(tmp_path, **changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"backend": "gloo"}, "backend"),
-        ({"interconnect": "network eth0 10000 Mbit/s"}, "link"),
-    ],
+    ("changes", "named"), [({"backend": "gloo"}, "backend"), ({"interconnect": "network eth0 10000 Mbit/s"}, "link")]
 )
 def test_another_link_leaves_the_ratio_without_a_verdict(tmp_path, changes, named):
     (comparison,) = compared(tmp_path, **changes)

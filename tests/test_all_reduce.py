@@ -36,7 +36,9 @@ def train(rank, folder):
 
 @pytest.mark.e2e
 def test_every_way_sends_the_same_average_and_exact_sums_in_two_groups_of_two(tmp_path):
-    torch.multiprocessing.spawn(train, (tmp_path,), 4)
+    # Forks of a process that imports once what takes them seconds each.
+    torch.multiprocessing.set_forkserver_preload(["gpubench.suites.scaling.training"])
+    torch.multiprocessing.start_processes(train, (tmp_path,), 4, start_method="forkserver")
     (first, wrong), *others = (torch.load(tmp_path / f"{rank}.pt") for rank in range(4))
     assert wrong == [0, 0]
     whole = first["flat", "torch.float32"]

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from gpubench.hardware.advice import CardCheck, of_card
-from gpubench.hardware.makers import amd, apple
+from gpubench.hardware.makers import amd
 from gpubench.hardware.state import CardState, Processes, Reading
 
 BUS = "0000:c1:00"
@@ -121,14 +121,6 @@ def test_a_card_is_found_by_its_address_and_one_that_refuses_or_is_integrated_ha
     assert (card.read().pcie_generation, card.read().pcie_width) == (None, None)
 
 
-def test_apples_gpu_tells_its_energy_and_without_packages_nothing_is_printed(capsys):
-    monitor = SimpleNamespace(get_cumulative_energy=lambda: SimpleNamespace(gpu_mj=5000))
-    assert apple.AppleGpu(monitor).read() == Reading(energy_joules=5)
-    unknown = SimpleNamespace(get_cumulative_energy=lambda: SimpleNamespace(gpu_mj=None))
-    assert apple.AppleGpu(unknown).read() == Reading()
-    broken = SimpleNamespace(get_cumulative_energy=lambda: 1 / 0)
-    assert apple.AppleGpu(broken).read() == Reading()
-    assert apple.AppleGpu(broken).processes() is None
+def test_without_its_package_nothing_is_printed(capsys):
     amd.library()
-    apple.library()
     assert capsys.readouterr().out == ""

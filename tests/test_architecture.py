@@ -31,9 +31,7 @@ MAY_IMPORT = {
     "studies": {"suite", "rows", "analysis"},
     "submit": {"suite", "rows", "studies"},
     "show": {"rows", "studies", "analysis"},
-    "cli": {
-        *("suite", "data", "hardware", "runner", "rows", "analysis", "studies", "submit", "show"),
-    },
+    "cli": {*("suite", "data", "hardware", "runner", "rows", "analysis", "studies", "submit", "show")},
 }
 """Per room the rooms that its modules may import beside their own."""
 COMPARING = ("analysis/", "studies/", "show/", "submit/")

@@ -105,18 +105,11 @@ def test_which_batches_are_tried():
     assert search(Card(10**6), cap=15) == (8, True, [8])
 
 
-@pytest.mark.parametrize(
-    ("limit", "cap", "answer"),
-    [
-        (1050, MOST, (4, False, [8, 4])),
-        (1050, 100, (4, False, [8, 4])),
-        (1050, 6, (4, True, [4])),
-        (1020, 6, (2, False, [4, 2])),
-        (1020, 3, (2, True, [2])),
-        (1010, MOST, (1, False, [8, 4, 2, 1])),
-        (1009, 4, (None, False, [4, 2, 1])),
-    ],
-)
+@pytest.mark.parametrize(("limit", "cap", "answer"), [
+    (1050, MOST, (4, False, [8, 4])), (1050, 100, (4, False, [8, 4])), (1050, 6, (4, True, [4])),
+    (1020, 6, (2, False, [4, 2])), (1020, 3, (2, True, [2])), (1010, MOST, (1, False, [8, 4, 2, 1])),
+    (1009, 4, (None, False, [4, 2, 1])),
+])  # fmt: skip
 def test_memories_in_which_8_do_not_fit(limit, cap, answer):
     assert search(Card(limit), cap=cap) == answer
     card = Card(limit)

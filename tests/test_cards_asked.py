@@ -22,19 +22,11 @@ def answer(one: str, other: str, classes=options.DEFAULT_CLASSES, dollars=None):
     return result.headline, " ".join(section.notes), section.tables[1].lines if len(section.tables) > 1 else ()
 
 
-@pytest.mark.parametrize(
-    ("wish", "card"),
-    [
-        ("RTX 4090", "RTX 4090"),
-        ("4090", "RTX 4090"),
-        ("nvidia geforce rtx 4090", "RTX 4090"),
-        ("1080ti", "GTX 1080 Ti"),
-        ("Tesla T4", "T4"),
-        ("a100 sxm4 80gb", "A100-SXM4-80GB"),
-        ("H100 SXM", "H100 80GB HBM3"),
-        ("RTX 2080 Super", "RTX 2080 SUPER"),
-    ],
-)
+@pytest.mark.parametrize(("wish", "card"), [
+    ("RTX 4090", "RTX 4090"), ("4090", "RTX 4090"), ("nvidia geforce rtx 4090", "RTX 4090"),
+    ("1080ti", "GTX 1080 Ti"), ("Tesla T4", "T4"), ("a100 sxm4 80gb", "A100-SXM4-80GB"),
+    ("H100 SXM", "H100 80GB HBM3"), ("RTX 2080 Super", "RTX 2080 SUPER"),
+])  # fmt: skip
 def test_find_card(wish, card):
     assert options.find_card(wish, NAMES) == card
     assert options.cards_in(wish.split(), NAMES) == [card]
@@ -132,18 +124,10 @@ def test_pairs_outside_of_the_interval_and_of_two_versions_have_a_caveat():
     assert all(re.search(r"torch \S+ and torch \S+", line[5]) for line in lines)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        ["RTX 4095"],
-        ["4090", "RTX 4090"],
-        ["--precision", "fp8"],
-        ["4090", "3090", "--relative-to", "A10"],
-        ["4090", "--charts", "out"],
-        ["--sources", "4090"],
-        ["--sources", "--price", "p.toml"],
-    ],
-)
+@pytest.mark.parametrize("wrong", [
+    ["RTX 4095"], ["4090", "RTX 4090"], ["--precision", "fp8"], ["4090", "3090", "--relative-to", "A10"],
+    ["4090", "--charts", "out"], ["--sources", "4090"], ["--sources", "--price", "p.toml"],
+])  # fmt: skip
 def test_what_has_no_effect_is_refused_before_anything_is_printed(cli, tmp_path, wrong):
     (tmp_path / "p.toml").write_text('"RTX 4090" = 0.4\n')
     done = cli("cards", *wrong)

@@ -84,22 +84,11 @@ def test_forks_and_new_processes_get_no_verdict(tmp_path, start, differing):
     assert (c.differing, c.verdict) == (differing, "precision + stack" if differing else "faster")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"suite_version": 2},
-        {"params": "epochs=2"},
-        {"data": "synthetic"},
-        {"batch_size": 128},
-        {"measured": "projected"},
-        {"mode": "quick"},
-        {"weights": "random"},
-        {"processes": 2},
-        {"source": "github.com/someone/else"},
-        {"model": "resnet34"},
-        {"batch_policy": "max"},
-    ],
-)
+@pytest.mark.parametrize("change", [
+    {"suite_version": 2}, {"params": "epochs=2"}, {"data": "synthetic"}, {"batch_size": 128},
+    {"measured": "projected"}, {"mode": "quick"}, {"weights": "random"}, {"processes": 2},
+    {"source": "github.com/someone/else"}, {"model": "resnet34"}, {"batch_policy": "max"},
+])  # fmt: skip
 def test_unlike_rows_are_never_compared(tmp_path, change):
     result = result_of(tmp_path, rows(FAST), rows(SLOW, **OTHER, **change))
     assert result.comparisons == []

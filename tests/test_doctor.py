@@ -6,13 +6,13 @@ from unittest.mock import Mock
 
 import pynvml
 import pytest
+from gpubench.suites.wordlm import why_no_apex
 from inside import skip_sleep
 from rows import rows
 
 from gpubench.cli.doctor import checkup, examine
 from gpubench.hardware import advice
-from gpubench.hardware.advice import Card, CardCheck, of_apex, of_card, of_torch
-from gpubench.hardware.apex import why_no_apex
+from gpubench.hardware.advice import Card, CardCheck, of_card, of_torch
 from gpubench.hardware.environment import Device
 from gpubench.hardware.state import CardState, Commands, Host, Processes, Reading
 from gpubench.rows import write
@@ -278,4 +278,3 @@ def test_an_apex_is_told_by_its_modules(tmp_path, monkeypatch, parts, words):
     monkeypatch.syspath_prepend(tmp_path)
     assert words in why_no_apex()
     assert bool(words) == bool(why_no_apex())
-    assert (words or "complete") in of_apex().text

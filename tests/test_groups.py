@@ -62,8 +62,6 @@ def test_what_the_key_and_the_stack_need(frame_of):
     assert (two["cudnn_benchmark"], two["threads_asked"], two["params"]) == ("", "", "epochs=3")
     assert (two["basis"], two["unknown_device"]) == ("", "cuda:0")
     assert {"laps", "precision_proof"}.isdisjoint(frame)
-    frame = frame_of(row(), without=("power_limit_watts", "default_power_limit_watts"))
-    assert frame["power_cap"].tolist() == [""]
 
 
 @pytest.mark.parametrize(

@@ -134,17 +134,10 @@ def test_boxes_stay_inside_and_batches_by_shape_have_every_image_once():
     assert max(len(indices) for _, indices in batches) == 2
 
 
-@pytest.mark.parametrize(
-    ("size", "crop"),
-    [
-        ((500, 500), (96, 96)),
-        ((500, 375), (128, 96)),
-        ((375, 500), (96, 128)),
-        ((510, 500), (96, 96)),
-        ((900, 100), (192, 96)),
-        ((10, 10), (96, 96)),
-    ],
-)
+@pytest.mark.parametrize(("size", "crop"), [
+    ((500, 500), (96, 96)), ((500, 375), (128, 96)), ((375, 500), (96, 128)), ((510, 500), (96, 96)),
+    ((900, 100), (192, 96)), ((10, 10), (96, 96)),
+])  # fmt: skip
 def test_a_rectangle_keeps_the_shape_of_the_image_and_nothing_else(size, crop):
     assert crops.rectangle(size, 96) == crop
     left, top, right, bottom = crops.centre_box(size, crop)

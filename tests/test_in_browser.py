@@ -22,7 +22,7 @@ def opened(visited, tmp_path):
 
 
 def three():
-    sections = [section(name, charts=(pairs(name),)) for name in ("x", "y", "z")]
+    sections = [section(name, results=(result(name),), charts=(pairs(name),)) for name in ("x", "y", "z")]
     return answer(result(LONG), sections=sections)
 
 

@@ -38,8 +38,7 @@ def test_how_long_laps_are():
 
 
 @pytest.mark.parametrize(
-    ("most", "steps"),
-    [(4, [1, 2, 4, 8, 16, 32, 32, 32]), (3, [1, 2, 4, 8, 16, 32, 64]), (None, [1] * 127)],
+    ("most", "steps"), [(4, [1, 2, 4, 8, 16, 32, 32, 32]), (3, [1, 2, 4, 8, 16, 32, 64]), (None, [1] * 127)]
 )
 def test_a_pass_is_cut_into_about_so_many_laps(most, steps):
     """Of 127 steps a quarter is 32, a third 43: laps are doubled until they are that long."""
@@ -70,21 +69,13 @@ def test_what_a_lap_holds_which_are_timed_and_where_waiting_goes():
     assert [(lap.steps, lap.seconds) for lap in empty.done] == [(0, 2.0)]
 
 
-@pytest.mark.parametrize(
-    ("total_steps", "samples", "world", "cut", "left", "expected"),
-    [
-        (8, None, 1, False, False, (30, False)),
-        (8, None, 1, True, False, (80, True)),
-        (8, None, 4, True, False, (320, True)),
-        (8, 75, 1, True, False, (75, True)),
-        (8, 75, 1, False, False, (75, False)),
-        (8, 20, 1, False, False, (30, False)),
-        (8, 75, 1, False, True, (30, False)),
-        (0, 75, 1, True, False, (75, True)),
-        (2, 75, 1, True, False, (75, False)),
-        (4, None, 1, True, False, (40, True)),
-    ],
-)
+@pytest.mark.parametrize(("total_steps", "samples", "world", "cut", "left", "expected"), [
+    (8, None, 1, False, False, (30, False)), (8, None, 1, True, False, (80, True)),
+    (8, None, 4, True, False, (320, True)), (8, 75, 1, True, False, (75, True)),
+    (8, 75, 1, False, False, (75, False)), (8, 20, 1, False, False, (30, False)),
+    (8, 75, 1, False, True, (30, False)), (0, 75, 1, True, False, (75, True)), (2, 75, 1, True, False, (75, False)),
+    (4, None, 1, True, False, (40, True)),
+])  # fmt: skip
 def test_what_the_projection_needs_to_know(total_steps, samples, world, cut, left, expected):
     """After three steps of ten samples."""
     laps = laps_of(total_steps=total_steps)

@@ -289,20 +289,23 @@ def test_lines_that_are_no_rows_are_named_up_to_five(tmp_path):
     assert lacking(problem, 2, "schema 7") == []
 
 
+LACKS = ": not a gpubench file (it has no column {}); left out"
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
         ("", ": empty"),
         ("\n \n", ": empty"),
         (" " * 2000, ": empty"),
-        ("\n" * 1100 + NAMES, ": not a gpubench file (it has no column schema, suite); left out"),
-        ("schema,model\n", ": not a gpubench file (it has no column suite); left out"),
-        ("suite,model\n", ": not a gpubench file (it has no column schema); left out"),
+        ("\n" * 1100 + NAMES, LACKS.format("schema, suite, model, precision, status")),
+        ("schema,model\n", LACKS.format("suite, precision, status")),
+        ("suite,model,precision,status\n", LACKS.format("schema")),
         (f"{NAMES},suite\n{LINE},a\n", ", line 1: a column is twice in the header; left out"),
         (NAMES, ": no rows"),
         (f"{NAMES}\n\n \n", ": no rows"),
         (f"{NAMES}\n1,a\n", ", line 2: not a whole row; left out"),
-        ('"schema\n', ": not a gpubench file (it has no column suite); left out"),
+        ('"schema\n', LACKS.format("suite, model, precision, status")),
     ],
 )
 def test_files_without_a_row(tmp_path, content, problem):
@@ -446,7 +449,7 @@ def test_odd_names_and_files_are_read_as_they_are(tmp_path):
     frame = load([written(tmp_path, LINE)], without=["model", "seconds", "end"]).frame
     assert set(COLUMNS) - set(frame.columns) == {"model", "seconds", "end"}
     path = written(tmp_path, "1,a,b,ok,end", names="schema,suite,model,status,end")
-    assert found(path) == ([], [": no column precision; left out"])
+    assert found(path) == ([], [LACKS.format("precision")])
     os.mkfifo(tmp_path / "pipe.csv")
     loaded = load([tmp_path / "pipe.csv", Path("/dev/zero")])
     assert loaded.problems == [f"{tmp_path / 'pipe.csv'}: not a file", "/dev/zero: not a file"]

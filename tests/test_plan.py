@@ -166,33 +166,18 @@ def test_batches_and_limits_that_cannot_be_are_refused(tmp_path):
     assert demo_cases(tmp_path, batch="8", memory_limit_bytes=10**10)
 
 
-@pytest.mark.parametrize(
-    ("options", "rounds"),
-    [
-        ({}, 6),
-        ({"mode": "full"}, 1),
-        ({"mode": "quick"}, 1),
-        ({"mode": "full", "until": 0.01}, 6),
-        ({"repeats": 3}, 3),
-        ({"mode": "full", "repeats": 2}, 2),
-    ],
-)
+@pytest.mark.parametrize(("options", "rounds"), [
+    ({}, 6), ({"mode": "full"}, 1), ({"mode": "quick"}, 1), ({"mode": "full", "until": 0.01}, 6),
+    ({"repeats": 3}, 3), ({"mode": "full", "repeats": 2}, 2),
+])  # fmt: skip
 def test_how_many_rounds(options, rounds):
     assert Options(**options).rounds == rounds
 
 
-@pytest.mark.parametrize(
-    ("processes", "nodes", "threads", "expected"),
-    [
-        ((1,), 1, 0, 0),
-        ((1, 2, 4), 1, 0, 2),
-        ((4,), 1, 0, 2),
-        ((1,), 2, 0, 10),
-        ((16,), 1, 0, 1),
-        ((4,), 1, 3, 3),
-        ((1,), 2, 3, 3),
-    ],
-)
+@pytest.mark.parametrize(("processes", "nodes", "threads", "expected"), [
+    ((1,), 1, 0, 0), ((1, 2, 4), 1, 0, 2), ((4,), 1, 0, 2), ((1,), 2, 0, 10), ((16,), 1, 0, 1), ((4,), 1, 3, 3),
+    ((1,), 2, 3, 3),
+])  # fmt: skip
 def test_processes_share_the_ten_cpus_of_a_machine(processes, nodes, threads, expected):
     options = Options(processes=processes, nodes=nodes)
     assert choose_threads(options, {"threads": threads, "epochs": 3}, 10) == {"threads": expected, "epochs": 3}
@@ -300,11 +285,7 @@ def test_a_suite_that_wants_more_devices_than_there_are_is_unsupported(tmp_path,
 
 def test_a_case_has_all_that_was_asked(tmp_path):
     suite = loaded(
-        tmp_path,
-        models=("small", "large"),
-        studies=("ladder",),
-        processes=True,
-        precisions={"large": "bf16"},
+        tmp_path, models=("small", "large"), studies=("ladder",), processes=True, precisions={"large": "bf16"}
     )
     options = Options(batch="64", precision="fp32", mode="full", processes=(1, 2), nodes=3, memory_limit_bytes=10**9)
     cases = plan([suite], options, [GPU], 8, large="imagenet")

@@ -81,17 +81,10 @@ def test_every_column_of_a_row():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("status", "seconds", "measured"),
-    [
-        ("ok", 1234.57, "measured"),
-        ("goal_missed", 1234.57, "measured"),
-        ("failed", None, ""),
-        ("timed_out", None, ""),
-        ("interrupted", None, ""),
-        ("unsupported", None, ""),
-    ],
-)
+@pytest.mark.parametrize(("status", "seconds", "measured"), [
+    ("ok", 1234.57, "measured"), ("goal_missed", 1234.57, "measured"), ("failed", None, ""),
+    ("timed_out", None, ""), ("interrupted", None, ""), ("unsupported", None, ""),
+])  # fmt: skip
 def test_only_a_training_that_came_to_its_end_has_seconds(status, seconds, measured):
     found = made(replace(DONE, status=status))
     assert (found.status, found.seconds, found.measured) == (status, seconds, measured)

@@ -93,27 +93,16 @@ def reached(sampling, *laps, phase="train"):
     return None
 
 
-@pytest.mark.parametrize(
-    ("mode", "phase", "laps", "number"),
-    [
-        ("full", "train", [(100.0, 9)] * 9, None),
-        ("sampled", "train", [(1.5, 9)] * 9, 3),
-        ("sampled", "train", [(9.0, 9)] * 9, 3),
-        ("sampled", "train", [(1.0, 9)] * 9, 4),
-        ("sampled", "valid", [(0.5, 9)] * 9, 3),
-        ("sampled", "valid", [(0.3, 9)] * 9, 5),
-        ("quick", "train", [(0.1, 1)] * 9, 5),
-        ("quick", "train", [(0.2, 1)] * 9, 3),
-        ("quick", "train", [(2.5, 1)] * 9, 2),
-        ("quick", "train", [(5.0, 1)] * 9, 1),
-        ("quick", "valid", [(0.1, 1)] * 9, 1),
-        ("probe", "train", [(0.125, 1)] * 9, 4),
-        ("probe", "train", [(0.5, 1)] * 9, 2),
-        ("probe", "train", [(0.1, 8)] * 9, 5),
-        ("probe", "train", [(10.0, 1)] * 9, 1),
-        ("probe", "valid", [(0.1, 1)] * 9, 1),
-    ],
-)
+@pytest.mark.parametrize(("mode", "phase", "laps", "number"), [
+    ("full", "train", [(100.0, 9)] * 9, None), ("sampled", "train", [(1.5, 9)] * 9, 3),
+    ("sampled", "train", [(9.0, 9)] * 9, 3), ("sampled", "train", [(1.0, 9)] * 9, 4),
+    ("sampled", "valid", [(0.5, 9)] * 9, 3), ("sampled", "valid", [(0.3, 9)] * 9, 5),
+    ("quick", "train", [(0.1, 1)] * 9, 5), ("quick", "train", [(0.2, 1)] * 9, 3),
+    ("quick", "train", [(2.5, 1)] * 9, 2), ("quick", "train", [(5.0, 1)] * 9, 1),
+    ("quick", "valid", [(0.1, 1)] * 9, 1), ("probe", "train", [(0.125, 1)] * 9, 4),
+    ("probe", "train", [(0.5, 1)] * 9, 2), ("probe", "train", [(0.1, 8)] * 9, 5),
+    ("probe", "train", [(10.0, 1)] * 9, 1), ("probe", "valid", [(0.1, 1)] * 9, 1),
+])  # fmt: skip
 def test_when_a_phase_has_seen_enough(mode, phase, laps, number):
     assert reached(sampling_for(mode, accelerator=False), *laps, phase=phase) == number
 

@@ -250,8 +250,7 @@ def test_a_quick_run_takes_one_probe_per_precision():
 
 
 @pytest.mark.parametrize(
-    ("limit", "available", "capacity"),
-    [(None, None, 80), (None, 50, 50), (11, None, 11), (11, 50, 11), (60, 50, 50)],
+    ("limit", "available", "capacity"), [(None, None, 80), (None, 50, 50), (11, None, 11), (11, 50, 11), (60, 50, 50)]
 )
 def test_the_capacity_of_a_card_is_what_was_free_at_the_start(limit, available, capacity):
     device = Device("cuda:0", "cuda", "A card", 80 << 30, available_bytes=available and available << 30)

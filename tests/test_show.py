@@ -43,7 +43,7 @@ ALL = [
     ("cifar10", "speedrun", {}),
     pytest.param("finetune", "llama-6m", {"method": "full", "context": "64"}, marks=needs_llm),
     pytest.param("finetune", "llama-6m", {"method": "lora", "context": "64"}, marks=needs_llm),
-    ("gpt", "gpt2-124m", {}),
+    ("gpt", "gpt2-6m", {}),
     ("imagenet", "resnet50", {}),
     ("largebatch", "small", {}),
     ("reference", "bert-base", {}),
@@ -109,7 +109,7 @@ def test_the_schedule_is_the_one_that_steps(monkeypatch):
         return loss
 
     monkeypatch.setattr(cifar10.Run, "step", watched)
-    run_small("gpu-preprocessing", train_images="16", epochs="2", batch=8)
+    run_small("gpu-preprocessing", train_images="8", epochs="2", batch=4)
     shown = dict(network("cifar10", "gpu-preprocessing", epochs="2").schedule["learning rate"])
     steps = [(epoch, rate) for epoch, rate in rates if epoch <= 2]
     assert len(steps) >= 4

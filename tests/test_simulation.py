@@ -37,8 +37,9 @@ def test_sides_of_one_session_of_which_one_starts_later(late):
 
 @pytest.mark.parametrize("trials", [(6, 6), (10, 10), (20, 20), (20, 6)])
 def test_sides_that_scatter_differently(trials):
-    assert simulation.unequal(2000, trials).covered >= 0.93
-    assert simulation.unequal(2000, trials).found <= 0.01
+    unequal = simulation.unequal(2000, trials)
+    assert unequal.covered >= 0.93
+    assert unequal.found <= 0.01
 
 
 def test_the_tool_decides_what_it_can_and_its_advice_is_about_right():

@@ -1,6 +1,5 @@
 """Trials are forks of a template: they compute as new processes do, and kills lose none and leave none over."""
 
-import json
 import os
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from gpubench.rows.read import load
 from gpubench.runner import template as parent
 from gpubench.runner.process import Outcome
 from gpubench.runner.template import Templates
+from gpubench.suite import files
 from gpubench.worker import template
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are used on Linux only")
@@ -34,11 +34,18 @@ def run_in(templates: Templates, asked: dict[str, object]) -> tuple[Outcome, lis
     return templates(asked, on_output=lines.append), lines
 
 
+def importing(folder: Path, lines: str, body: str = "", *, torch: bool = False) -> dict[str, object]:
+    """A task whose suite begins with these lines."""
+    asked = task(folder, body)
+    path = folder / "odd.py"
+    path.write_text(f"{lines}\n{path.read_text()}".replace("torch=False", f"torch={torch}"))
+    asked["trial"]["case"]["suite_digest"] = files.load(path).digest
+    return asked
+
+
 def test_trials_of_a_suite_are_forks_of_one_process_that_imported_it_once(tmp_path, templates):
-    asked = task(tmp_path, "import os; print(os.getppid(), os.getpgid(0) == os.getpid(), IMPORTED, os.getpid())")
-    path = tmp_path / "odd.py"
-    path.write_text(f"import time\nIMPORTED = time.monotonic_ns()\n{path.read_text()}")
-    asked = json.loads(json.dumps(asked).replace(str(asked["trial"]["case"]["suite_digest"]), digest(path)))
+    body = "import os; print(os.getppid(), os.getpgid(0) == os.getpid(), IMPORTED, os.getpid())"
+    asked = importing(tmp_path, "import time\nIMPORTED = time.monotonic_ns()", body)
     answers = [run_in(templates, asked) for _ in range(3)]
     assert {outcome.start for outcome, _ in answers} == {"forked"}
     *same, pids = zip(*(lines[0].split() for _, lines in answers), strict=True)
@@ -61,28 +68,18 @@ def test_trials_of_a_case_share_no_template_and_so_neither_hash_seed_nor_layout(
     assert len({line for (line,) in answers}) == 3
 
 
-def digest(path: Path) -> str:
-    from gpubench.suite import files
-
-    return files.load(path).digest
-
-
 def test_a_fork_computes_with_all_its_threads(tmp_path, templates):
     """OpenMP hangs in a fork of a process that has used it, so the template must not."""
-    asked = task(
-        tmp_path,
-        """
-        import os, torch
-        torch.set_num_threads(2)
-        x = torch.randn(1024, 1024)
-        print((x @ x).sum().isfinite().item(), len(os.listdir("/proc/self/task")) > 2)
-        """,
-    )
-    source = tmp_path / "odd.py"
-    source.write_text(source.read_text().replace("torch=False", "torch=True"))
-    asked["trial"]["case"]["suite_digest"] = digest(source)
-    asked["trial"]["case"]["params"] = {"threads": 2, "huge_pages": False, "reduced_reduction": False}
-    asked["trial"]["case"]["params"] |= {"cudnn_benchmark": True}
+    body = """
+    import os, torch
+    torch.set_num_threads(2)
+    x = torch.randn(1024, 1024)
+    print((x @ x).sum().isfinite().item(), len(os.listdir("/proc/self/task")) > 2)
+    """
+    asked = importing(tmp_path, "", body, torch=True)
+    asked["trial"]["case"]["params"] = {
+        "threads": 2, "huge_pages": False, "reduced_reduction": False, "cudnn_benchmark": True,
+    }  # fmt: skip
     asked["trial"]["prove"] = False
     for _ in range(2):
         outcome, lines = run_in(templates, asked)
@@ -91,10 +88,7 @@ def test_a_fork_computes_with_all_its_threads(tmp_path, templates):
 
 @pytest.mark.parametrize(
     ("body", "words"),
-    [
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
-        ("import os; os._exit(3)", "exit code 3"),
-    ],
+    [("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"), ("import os; os._exit(3)", "exit code 3")],
 )
 def test_a_fork_that_dies_has_a_reason_and_the_next_one_runs(tmp_path, templates, body, words):
     flag = tmp_path / "again"
@@ -162,10 +156,7 @@ IN_TEMPLATE = "'gpubench.worker.template' in sys.modules and 'pytest' not in sys
     ],
 )
 def test_a_suite_that_cannot_be_forked_runs_in_new_processes(tmp_path, templates, line, words):
-    asked = task(tmp_path, "")
-    path = tmp_path / "odd.py"
-    path.write_text(f"{line}\n{path.read_text()}")
-    asked["trial"]["case"]["suite_digest"] = digest(path)
+    asked, path = importing(tmp_path, line), tmp_path / "odd.py"
     for _ in range(2):
         outcome = templates(asked)
         assert (measured(outcome).status, outcome.start) == ("ok", "fresh")
@@ -181,10 +172,7 @@ def test_a_process_that_has_opened_a_device_is_not_forked(tmp_path, monkeypatch)
 
 
 def test_forks_have_random_numbers_of_their_own(tmp_path, templates):
-    asked = task(tmp_path, "import numpy; print(numpy.random.rand())")
-    path = tmp_path / "odd.py"
-    path.write_text(f"import numpy\n{path.read_text()}")
-    asked["trial"]["case"]["suite_digest"] = digest(path)
+    asked = importing(tmp_path, "import numpy", "print(numpy.random.rand())")
     assert run_in(templates, asked)[1] != run_in(templates, asked)[1]
 
 
@@ -205,26 +193,20 @@ def test_a_cpu_and_several_processes_need_new_processes(device, processes, key):
         assert templates._key_of({"task": "trial", "trial": {"case": case, "index": 3}}) == key
 
 
-def test_what_an_import_prints_is_printed_by_each_fork(tmp_path, templates):
-    asked = task(tmp_path, "print('trained')")
-    path = tmp_path / "odd.py"
-    path.write_text(f"import os\nos.system('echo imported')\n{path.read_text()}")
-    asked["trial"]["case"]["suite_digest"] = digest(path)
+def test_what_an_import_prints_is_printed_by_no_fork(tmp_path, templates):
+    asked = importing(tmp_path, "import os\nos.system('echo imported')", "print('trained')")
     for _ in range(2):
         outcome, lines = run_in(templates, asked)
-        assert (outcome.start, lines) == ("forked", ["imported", "trained"])
+        assert (outcome.start, lines) == ("forked", ["trained"])
 
 
 def test_an_import_that_hangs_ends_with_the_time_limit_of_a_trial(tmp_path, monkeypatch):
     monkeypatch.setattr(parent, "NOT_FORKED", ())
-    asked = task(tmp_path, "")
-    path = tmp_path / "odd.py"
-    path.write_text(f"import sys, time\nif {IN_TEMPLATE}: time.sleep(60)\n{path.read_text()}")
-    asked["trial"]["case"]["suite_digest"] = digest(path)
+    asked = importing(tmp_path, f"import sys, time\nif {IN_TEMPLATE}: time.sleep(60)")
     with Templates(0.5) as templates:
         outcome = templates(asked)
         assert (measured(outcome).status, outcome.start) == ("ok", "fresh")
-        assert "its import took more than" in templates.refused[str(path)]
+        assert "its import took more than" in templates.refused[str(tmp_path / "odd.py")]
 
 
 KILLS = '''"""Kills a process of its run in some trials, once each."""

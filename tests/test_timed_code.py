@@ -47,8 +47,7 @@ def test_prose_leaves_the_digest_as_it_is(tmp_path, old, new):
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [("x = 1", "x = 2"), ("import Stepper", "import Stepper, shards"), ("x = 1", 'x = "# one"')],
+    ("old", "new"), [("x = 1", "x = 2"), ("import Stepper", "import Stepper, shards"), ("x = 1", 'x = "# one"')]
 )
 def test_code_changes_it(tmp_path, old, new):
     assert digest(tmp_path, SUITE) != digest(tmp_path, SUITE.replace(old, new))

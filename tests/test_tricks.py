@@ -18,6 +18,7 @@ from gpubench.runner.cases import cases_of, recipes_of
 from gpubench.runner.options import Options
 from gpubench.suite import files
 from gpubench.suite.trial import Trial
+from gpubench.training import process_group
 from gpubench.training.clock.clock import Clock
 
 TRICKS = files.find("tricks")
@@ -95,7 +96,8 @@ def evaluating(network, ranks):
     pipeline = object.__new__(training.Pipeline)
     pipeline.params = SimpleNamespace(evaluation=True, loading=False)
     pipeline.device, pipeline.model = torch.device("cpu"), network
-    pipeline.ranks, pipeline.batch_sums, pipeline.images = ranks, [], 0
+    pipeline.trial = SimpleNamespace(case=SimpleNamespace(processes=ranks))
+    pipeline.batch_sums, pipeline.images = [], 0
     return pipeline
 
 
@@ -105,19 +107,19 @@ def test_two_processes_evaluate_as_one(monkeypatch):
     network, images, labels = torch.nn.Linear(6, 10), torch.randn(7, 6), torch.randint(10, (7,))
     alone = evaluating(network, 1)
     alone.evaluate([images, labels])
-    totals = []
+    shares = []
 
-    def all_reduce(total):
-        totals.append(total.clone())
-        total.copy_(sum(totals))
+    def gather(numbers):
+        shares.append(numbers)
+        return shares
 
-    monkeypatch.setattr(training.dist, "all_reduce", all_reduce)
+    monkeypatch.setattr(process_group, "_gather", gather)
     for rank in (1, 0):
         process = evaluating(network, 2)
         for step in training.Batches(7, 4, 1, rank, 2, False):
             process.evaluate([images[step], labels[step]])
         found = process.sums()
-    assert [total[2] for total in totals] == [3, 4]
+    assert [share[-1] for share in shares] == [3, 4]
     assert found == pytest.approx(alone.sums())
     assert (process.batch_sums, process.images) == ([], 0)
 

@@ -266,8 +266,7 @@ def test_large_tensors_of_a_cpu_lie_in_huge_pages(cli_process, tmp_path, wish):
 
 
 @pytest.mark.parametrize(
-    ("model", "cell"),
-    [("lstm", nn.LSTMCell), ("gru", nn.GRUCell), ("rnn_tanh", nn.RNNCell), ("rnn_relu", nn.RNNCell)],
+    ("model", "cell"), [("lstm", nn.LSTMCell), ("gru", nn.GRUCell), ("rnn_tanh", nn.RNNCell), ("rnn_relu", nn.RNNCell)]
 )
 def test_torchs_counter_agrees_on_an_unrolled_cell(model, cell):
     emsize, nhid, rows, columns, words = 24, 16, 3, 4, 33_278

@@ -67,7 +67,7 @@ def test_what_results_have_in_common_or_apart():
     facts = [{"a": "x", "b": "batch 64"}, {"a": "x", "b": "batch 8", "c": "long fact"}, {"a": "x"}, {"a": "y", "b": ""}]
     assert words.apart(["k", "k", "k", "other"], facts) == [("batch 64",), ("batch 8",), (), ()]
     assert words.apart("kkk", [{"a": "x", "b": "u"}, {"a": "x", "b": "v"}, {"a": "y", "b": "u"}]) == [
-        *(("x", "u"), ("x", "v"), ("y", "u")),
+        *(("x", "u"), ("x", "v"), ("y", "u"))
     ]
     assert words.apart(["k", "l", "m", "n"], facts) == [()] * 4
     assert words.apart([], []) == []

@@ -141,7 +141,7 @@ def plausible(loaded: Loaded) -> Loaded:
     """Return the rows without those that have a number outside of PLAUSIBLE; these are listed as problems."""
     frame, problems = loaded.frame, []
     implausible = pd.Series(False, index=frame.index)
-    for name in (number for number in NUMBERS if number in frame):
+    for name in NUMBERS:
         size = frame[name].abs()
         hits = (size > PLAUSIBLE[1]) | ((size < PLAUSIBLE[0]) & (size > 0))
         if hits.any():

@@ -1,15 +1,12 @@
 """`compare --fail-on-slower`: one exit code (0, 1, 3, 4) for a table of comparisons. Nothing to compare is never 0."""
 
-from collections.abc import Callable, Sequence
-from itertools import count
-from math import comb
+from collections.abc import Sequence
 from typing import get_args
 
 from gpubench.analysis import stats, verdicts
 from gpubench.analysis.compare import Compared
 from gpubench.analysis.matching import axis_value
 from gpubench.analysis.metrics import Metric
-from gpubench.analysis.stats import holm
 from gpubench.analysis.verdicts import Comparison, ran_together
 from gpubench.interval import CONFIDENCE
 
@@ -18,9 +15,7 @@ JUDGED = frozenset(get_args(stats.Verdict)) - {"one run", "few trials"}
 """Verdicts, and reasons for none, that come from a test on enough trials of comparable cases."""
 
 
-def gate(
-    compared: Compared, limit: float, p_above: Callable[[Comparison, float], float] = verdicts.p_above
-) -> tuple[int, list[str]]:
+def gate(compared: Compared, limit: float) -> tuple[int, list[str]]:
     """Return the exit code and the reasons for it. `limit` is a share: 0.05 for 5%.
 
     The first of these that applies:
@@ -35,7 +30,7 @@ def gate(
     axis, base = compared.baseline or ("", "")
     comparisons = [c for c in compared.comparisons if c.axis == axis]
     judged = [c for c in comparisons if c.verdict in JUDGED and c.ratio.low]
-    sure = surely_above([p_above(c, 1 + limit) for c in judged], [c.ratio.low or 0 for c in judged], 1 + limit)
+    sure = surely_above([verdicts.p_above(c, 1 + limit) for c in judged], [c.ratio.low or 0 for c in judged], 1 + limit)
     slower = [c for c, is_sure in zip(judged, sure, strict=True) if is_sure]
     below = [c for c in judged if c.ratio.high and c.ratio.high < 1 + limit]
     undecided = [c for c in comparisons if c not in slower and c not in below]
@@ -48,11 +43,6 @@ def gate(
         f"{_named(c, compared.metric)}: undecided whether it is {word}{f' ({c.verdict})' * c.is_unlike}"
         for c in undecided
     ]
-    # A side needs trials until the least p that their ranks can have survives Holm. Fewer are judged without ranks.
-    least = next(n for n in count(2) if len(judged) / comb(2 * n, n) < 1 - CONFIDENCE)
-    ranked = [c for c in undecided if c in judged and ran_together(axis, c.subject, c.other)]
-    if any(stats.DECIDING_TRIALS <= min(c.subject.trials, c.other.trials) < least for c in ranked):
-        lines.append(f"in a table of {len(judged)} it takes {least} trials a side to be sure that one is slower")
     if any(not c.is_unlike and not ran_together(axis, c.subject, c.other) for c in undecided):
         lines.append(
             "two sessions may differ by 6% and more by themselves; run both sides in turn in one: --session NAME"
@@ -74,7 +64,7 @@ def gate(
 
 def surely_above(p_values: Sequence[float], lows: Sequence[float], limit: float) -> list[bool]:
     """Return for each ratio whether it is surely above the limit, from its p value and the low end of its interval."""
-    return [p < 1 - CONFIDENCE and low > limit for p, low in zip(holm(p_values), lows, strict=True)]
+    return [p < 1 - CONFIDENCE and low > limit for p, low in zip(stats.holm(p_values), lows, strict=True)]
 
 
 def _named(c: Comparison, metric: Metric) -> str:

@@ -16,9 +16,6 @@ from gpubench.rows.alike import CASE, GROUP, IDENTITY, OUTCOMES, SPECIMEN, STACK
 from gpubench.rows.params import params_of, params_without
 from gpubench.suite.precisions import PRECISIONS
 
-POWER_SLACK = 0.01
-"""A power limit that differs from the card's default by a smaller share is not named."""
-
 IGNORED_PREFIXES = ("NCCL ", "mostly ", "GPUDirect RDMA ", "each process on the CPUs")
 """Prefixes of the parts of `interconnect` that are ignored when links are compared."""
 
@@ -30,9 +27,6 @@ MARKS = ("shared", "throttled", "clock_fell", "unsteady", "resumed")
 
 CONFLICT = "conflict"
 """Status of rows of one trial that contradict each other; only in memory, never in files."""
-
-WITHOUT_TIME = ("timed_out", "failed", "out_of_memory", CONFLICT)
-"""Statuses of trials that started and have no time."""
 
 UNREAD = ("laps", "precision_proof", "row_digest")
 """Columns that comparisons do not use. They are not read, to save memory."""
@@ -184,10 +178,9 @@ def as_compared(frame: pd.DataFrame) -> pd.DataFrame:
         start=frame["start"].replace("", "fresh"),
         power_cap="",
     )
-    if {"power_limit_watts", "default_power_limit_watts"} <= set(frame):
-        watts, usual = frame["power_limit_watts"], frame["default_power_limit_watts"]
-        capped = (watts - usual).abs() > usual * POWER_SLACK
-        rows.loc[capped, "power_cap"] = watts[capped].map("{:.0f} W".format)
+    watts, usual = frame["power_limit_watts"], frame["default_power_limit_watts"]
+    capped = (watts - usual).abs() > 0.01 * usual  # drivers round
+    rows.loc[capped, "power_cap"] = watts[capped].map("{:.0f} W".format)
     return rows
 
 
@@ -223,9 +216,10 @@ def list_without_value(bad: pd.DataFrame, left_out: list[str], figure: str) -> N
     columns = ["suite", "model", "precision", "batch_policy", "card", "status", "reason"]
     for key, count in bad.groupby(columns, sort=False).size().items():
         suite, model, precision, _, card, status, reason = (shown(str(part)) for part in key)  # type: ignore[attr-defined]
-        why = f"ok, but without {figure}" if status == "ok" else status
+        why = "missed the target" if status == "goal_missed" else status.replace("_", " ")
+        why += f", but without {figure}" if status == "ok" else ""
         why += f", {reason}" if reason else ""
-        left_out.append(f"{suite} {model} {precision} on {short(card)}: {count} x {why}")
+        left_out.append(f"{suite} {model} {precision} on {short(card)}: {count} run{'s' * (count > 1)} {why}")
 
 
 def groups_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[str, ...], str]) -> list[Group]:
@@ -272,7 +266,7 @@ def marks_in(rows: pd.DataFrame) -> Counter[str]:
 def _lost(frame: pd.DataFrame, ok: "pd.Series[bool]") -> dict[int, Counter[str]]:
     """Return for each identity of an ok row how many trials of its case have no time, by status."""
     numbers = frame["case"]
-    without = ~ok & frame["status"].isin(WITHOUT_TIME)
+    without = ~ok & frame["status"].isin(["timed_out", "failed", "out_of_memory", CONFLICT])
     counts: dict[int, Counter[str]] = defaultdict(Counter)
     for number, status in zip(numbers[without], frame.loc[without, "status"], strict=True):
         counts[number][status] += 1

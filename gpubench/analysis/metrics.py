@@ -25,8 +25,6 @@ from gpubench.suite.trial import TRAINED, counts_by_rate
 HOURS_PER_YEAR = 8766
 Prices = Path | Mapping[str, Any]
 """Dollars per hour by card, or a TOML file with them: see `read_prices`."""
-SOME = 12
-"""Maximum number of values in an error message."""
 OTHER_CARD = frozenset({"ti", "super", "xt", "xtx", "d", "max", "q", "laptop", "mobile", "ada", "pro", "mig"})
 """Words that distinguish cards: an RTX 4070 Ti is no RTX 4070."""
 
@@ -137,13 +135,11 @@ def valued(frame: pd.DataFrame, metric: Metric, prices: Prices | None) -> pd.Dat
     The value of `time-to-goal` is the time of one run; `expected_time` divides it by the share of runs that reach the
     goal. Raises UserError if a price is needed and not given.
     """
-    nothing = pd.Series(math.nan, index=frame.index)
-    seconds = frame["seconds"]
     sample_seconds = 1 / frame["samples_per_second"].where(frame["samples_per_second"] > 0)
     values: Mapping[str, Callable[[], pd.Series]] = {
         "seconds": lambda: _comparable_seconds(frame),
         "rate": lambda: sample_seconds,
-        "energy": lambda: frame.get("joules_per_sample", nothing),
+        "energy": lambda: frame["joules_per_sample"],
         "cost": lambda: _dollars(frame, prices),
         "value": lambda: _hourly(frame, prices) / 3600 * sample_seconds,
         "cost-per-million": lambda: _hourly(frame, prices) / 3600 * sample_seconds * 1e6,
@@ -151,7 +147,7 @@ def valued(frame: pd.DataFrame, metric: Metric, prices: Prices | None) -> pd.Dat
         "batch": lambda: 1 / frame["batch_size"].where(frame["batch_size"] > 0),
         "accuracy": lambda: 1 / frame["accuracy"].where(frame["accuracy"] > 0),
         "loss": lambda: frame["loss"],
-        "time-to-goal": lambda: seconds.where(success_of(frame).notna()),
+        "time-to-goal": lambda: frame["seconds"].where(success_of(frame).notna()),
     }
     return frame.assign(value=values[metric.name]())
 
@@ -162,8 +158,6 @@ def _comparable_seconds(frame: pd.DataFrame) -> "pd.Series[float]":
     In the start cuDNN tries algorithms: on an H100 for 47 s in fp32 and for 7 s in fp16.
     """
     seconds = frame["seconds"]
-    if not {"studies", "mode", "run_samples"} <= set(frame):
-        return seconds
     by_rate = [
         counts_by_rate(str(studies), mode) for studies, mode in zip(frame["studies"], frame["mode"], strict=True)
     ]
@@ -183,8 +177,7 @@ def success_of(frame: pd.DataFrame) -> "pd.Series[float]":
     """
     trained = frame["mode"].isin(["full", "published"]) & (frame["data"] != "synthetic")
     from_status = (frame["status"] == "ok").astype(float).where(trained & (goals_of(frame) > 0))
-    rate = frame.get("success_rate", from_status)
-    return rate.where(rate.notna(), from_status).where(frame["status"].isin(TRAINED))
+    return frame["success_rate"].fillna(from_status).where(frame["status"].isin(TRAINED))
 
 
 def expected_time(frame: pd.DataFrame) -> pd.DataFrame:
@@ -242,10 +235,8 @@ def read_prices(path: Path) -> dict[str, float]:
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"--price {path}: cannot be read ({error})") from None
-    except RecursionError:
-        raise UserError(f"--price {path}: cannot be read (nested too deep)") from None
     return hourly_prices(table, f"--price {path}")
 
 
@@ -293,7 +284,7 @@ def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
         if is_text and len(found) > 1:
             raise UserError(f"--where {where}: it could be {', '.join(sorted(found))}")
         if kept.empty:
-            some = f"; there is {', '.join(choices)}" if len(choices) <= SOME else ""
+            some = f"; there is {', '.join(choices)}" if len(choices) <= 12 else ""
             raise UserError(f"--where {where}: no row is left{did_you_mean(value.strip(), choices) or some}")
         frame = kept
     return frame

@@ -33,17 +33,11 @@ DECIDING_TRIALS = 6
 
 From three trials on Welch's test decides large ratios, at stricter levels and with an assumed spread (welch.py).
 """
-BETWEEN_SPECIMENS_SD = 0.02
-"""Usual standard deviation of log seconds between identical cards or hosts; `specimens_to_decide` uses it.
-
-Published identical hosts differ by 0.07 to 4% (39 single-H100 hosts in Lambda's results, from ResNet-50 to
-Tacotron2).
-"""
 LARGEST_BETWEEN_SD = 0.06
 """Standard deviation assumed between specimens, or sessions, of which too few were measured.
 
 With it, 95% intervals contain the true ratio in 95% of comparisons, also on hosts that differ more than the published
-ones.
+ones: those differ by 0.07 to 4% (39 single-H100 hosts in Lambda's results, from ResNet-50 to Tacotron2).
 """
 MEASURED_FROM = 3
 """With this many specimens per side their spread is measured, not assumed."""
@@ -265,26 +259,16 @@ def trials_to_decide(a: Sequence[float], b: Sequence[float], family: int = 1) ->
         least += 1
     if min(len(a), len(b)) < 2:
         return least
-    variance = (log_variance(a) + log_variance(b)) / 2
     # 3 / pi: the efficiency of Mann-Whitney against a t test.
-    return max(least, _to_decide(variance / (3 / math.pi), median(a) / median(b), CONFIDENCE))
-
-
-def specimens_to_decide(value: float) -> int:
-    """Return about how many specimens per side would decide this ratio at the usual spread, with a chance of 80%."""
-    return max(DECIDING_SPECIMENS, _to_decide(BETWEEN_SPECIMENS_SD**2, value, ACROSS))
-
-
-def _to_decide(variance: float, value: float, level: float) -> int:
-    """Return how many units per side make an interval around `value` that is beyond the minimum effect or within it."""
-    effect = abs(math.log(value))
+    variance = (log_variance(a) + log_variance(b)) / 2 / (3 / math.pi)
+    effect = abs(math.log(median(a) / median(b)))
     distance = max(abs(effect - SMALLEST), SMALLEST / 10)
     normal = NormalDist()
     # Near 1 both ends of the interval of `same` count: 90% for each is 80% for both.
-    z = normal.inv_cdf((1 + level) / 2) + normal.inv_cdf(0.8)
+    z = normal.inv_cdf((1 + CONFIDENCE) / 2) + normal.inv_cdf(0.8)
     if effect < SMALLEST:
         z = normal.inv_cdf((1 + EQUIVALENCE) / 2) + normal.inv_cdf(0.9)
-    return math.ceil(2 * variance * (z / distance) ** 2)
+    return max(least, math.ceil(2 * variance * (z / distance) ** 2))
 
 
 def pooled_ratio(a: Sequence[Rounds], b: Sequence[Rounds], *, until: bool = False) -> Ratio:

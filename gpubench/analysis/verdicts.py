@@ -16,8 +16,8 @@ CODE_AXES = {"gpubench", "commit", "suite_version", "suite_digest"}
 OUT_OF_TURN = "one session's trials with a time did not take turns: judged as two sessions"
 NON_INFERIOR = 0.005
 """Share of accuracy that a side may lose and still count as good as the other: half a point."""
-MOST_UNITS = 50
-"""Advice on how many more trials or specimens would decide names no larger number."""
+MOST_TRIALS = 50
+"""Advice on how many trials would decide names no larger number."""
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,14 @@ def pooled(comparisons: Sequence[Comparison]) -> stats.Ratio:
     together = all(_in_one_session(c.axis, c.subject, c.other) for c in comparisons)
     if len(comparisons) > 1 and together and len({c.subject.session for c in comparisons}) == 1:
         sides = [c.subject.rounds for c in comparisons], [c.other.rounds for c in comparisons]
-        return stats.pooled_ratio(*sides, until=any(_is_adaptive(c.subject, c.other) for c in comparisons))
+        return stats.pooled_ratio(*sides, until=any(group.adaptive for group in groups_in(comparisons)))
     return stats.mean_of_alike([_ratio(c.axis, c.subject, c.other) for c in comparisons])
 
 
 def p_above(c: Comparison, limit: float) -> float:
     """Return the one-sided p value that the ratio of a comparison is at most `limit`."""
     if _in_one_session(c.axis, c.subject, c.other):
-        return stats.p_above(c.subject.values, c.other.values, limit, until=_is_adaptive(c.subject, c.other))
+        return stats.p_above(c.subject.values, c.other.values, limit, until=c.subject.adaptive or c.other.adaptive)
     ours, theirs, paired = _specimens(c.axis, c.subject, c.other)
     return stats.specimens_p_above(ours, theirs, limit, paired=paired)
 
@@ -129,17 +129,13 @@ def out_of_turn(subject: Group, other: Group) -> bool:
 
 def _ratio(axis: str, subject: Group, other: Group) -> stats.Ratio:
     if _in_one_session(axis, subject, other):
-        return stats.ratio(subject.values, other.values, until=_is_adaptive(subject, other))
+        return stats.ratio(subject.values, other.values, until=subject.adaptive or other.adaptive)
     ours, theirs, paired = _specimens(axis, subject, other)
     return stats.specimens_ratio(ours, theirs, paired=paired)
 
 
 def _in_one_session(axis: str, subject: Group, other: Group) -> bool:
     return not (subject.parts or other.parts) and ran_together(axis, subject, other)
-
-
-def _is_adaptive(subject: Group, other: Group) -> bool:
-    return subject.adaptive or other.adaptive
 
 
 def _specimens(axis: str, subject: Group, other: Group) -> tuple[stats.Values, stats.Values, bool]:
@@ -195,21 +191,14 @@ def _judge(c: Comparison, adjusted_p: float | None, family: int) -> Comparison:
 
 
 def _advice(c: Comparison, verdict: stats.Verdict, family: int) -> str:
-    """Return how many more trials or specimens would decide; empty if their number is not the reason."""
-    if verdict not in {"few trials", "undecided", "one specimen", "few specimens"}:
+    """Return how many trials in one session would decide; empty if their number is not the reason."""
+    if verdict not in {"few trials", "undecided"} or c.ratio.specimens:
         return ""
-    if not c.ratio.specimens:
-        needed = stats.trials_to_decide(c.subject.values, c.other.values, family)
-        needed = max(needed, min(c.subject.trials, c.other.trials) + 1)
-        # Adding trials to a session after seeing its result would bias the test.
-        amount = f"about {needed}" if needed <= MOST_UNITS else f"over {MOST_UNITS}"
-        return f"a new session of {amount} trials per side would decide"
-    same_device = c.subject.device_hash and c.subject.device_hash == c.other.device_hash
-    if same_device and c.axis in {"card", "precision"}:
-        return ""  # more sessions are no more specimens
-    more = max(1, stats.specimens_to_decide(c.ratio.value) - c.ratio.specimens)
-    unit = f"{'session' if same_device else 'specimen'}{'s' * (more > 1)}"
-    return f"{f'about {more}' if more <= MOST_UNITS else f'over {MOST_UNITS}'} more {unit} per side would decide"
+    needed = stats.trials_to_decide(c.subject.values, c.other.values, family)
+    needed = max(needed, min(c.subject.trials, c.other.trials) + 1)
+    # Adding trials to a session after seeing its result would bias the test.
+    amount = f"about {needed}" if needed <= MOST_TRIALS else f"over {MOST_TRIALS}"
+    return f"a new session of {amount} trials per side would decide"
 
 
 def accuracies_judged(comparisons: Sequence[Comparison]) -> list[Comparison]:

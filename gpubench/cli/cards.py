@@ -42,11 +42,7 @@ def cards(
     ] = None,
     relative_to: Annotated[str, side_option(metavar="CARD", help="The card with speed 1; default A100 SXM.")] = "",
     precision: Annotated[
-        str,
-        side_option(
-            metavar="CLASS",
-            help="half, fp32 (TF32 where the card has it) or strict (FP32 without TF32); default half and fp32.",
-        ),
+        str, side_option(metavar="CLASS", help="half, fp32 (with TF32) or strict (no TF32); default half and fp32.")
     ] = "",
     price: Price = None,
     every: Annotated[

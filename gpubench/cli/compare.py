@@ -46,22 +46,14 @@ def compare(
         bool, shown_option("--all", metavar=FLAG, help="Every case and comparison, not only the main results.")
     ] = False,
     only: Annotated[
-        str,
-        shown_option(
-            metavar="TEXT",
-            help="Only a suite, a study (pairs, roofline ...) or cards whose name has this text, with all tables.",
-        ),
+        str, shown_option(metavar="TEXT", help="Only this suite, study (pairs, roofline ...) or card, with all tables.")
     ] = "",
     charts: Annotated[
-        Path | None,
-        chart_option(metavar="DIR", help="Folder for charts of the main results, with --all for every chart."),
+        Path | None, chart_option(metavar="DIR", help="Folder for charts of the main results; with --all: every chart.")
     ] = None,
     theme: Theme = "light",
     fail_on_slower: Annotated[
-        str | None,
-        shown_option(
-            metavar="SHARE", help="5%: exit code 1 if a case is surely 5% slower than --baseline, 0 if surely none is."
-        ),
+        str | None, shown_option(metavar="SHARE", help="5%: exit code 1 if a case is surely 5% slower, 0 if none is.")
     ] = None,
 ) -> int:
     """Compare cards, precisions, or anything else in which the rows differ."""

@@ -34,8 +34,7 @@ def prepare(
     ] = "160,320",
     data: DataFolder = None,
     processes: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Processes that resize; default one per CPU.", show_default=False),
+        int | None, typer.Option(min=1, metavar="N", help="Processes that resize; default one per CPU.")
     ] = None,
 ) -> int:
     """Make resized copies of a folder of images in the cache, once. Exit code 4 if an image cannot be used."""

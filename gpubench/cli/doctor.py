@@ -40,14 +40,11 @@ def doctor(
         list[Path] | None, typer.Argument(help="CSV files with rows of this card, for --against; default results.")
     ] = None,
     against: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="PATH", help="Is this card healthy? CSV file, or folder, with rows of other cards. Repeatable."
-        ),
+        list[Path] | None, typer.Option(metavar="PATH", help="Rows of other cards: is this one healthy? Repeatable.")
     ] = None,
     data: DataFolder = None,
 ) -> int:
-    """Check what to fix before measuring: card, driver, torch build, Apex, host, data, disk. Exit code 4 if anything.
+    """Check what to fix before measuring: card, driver, torch build, host, data, disk. Exit code 4 if anything.
 
     With --against it compares this card with others of its kind. Exit code 0: healthy; 1: a case is more
     than 7% below their median; 3: nothing to compare.
@@ -75,7 +72,6 @@ def checks(data: Path | None) -> "Iterator[Check]":
     with waiting("asking torch for its devices"):
         facts = describe()
     yield from checkup(facts, idle, advice.nvidia_cards())
-    yield advice.of_apex()
     with waiting("reading the datasets on this machine"):
         surroundings = list(advice.surroundings(data))
     yield from surroundings
@@ -112,7 +108,7 @@ def checkup(facts: "TorchFacts", idle: "Host", driver_cards: "Sequence[Card]") -
                 card_check = examine(device, card, run_child)
             yield from advice.of_card(card_check)
     if accelerators:
-        yield from advice.of_switches(environment.switches(os.environ))
+        yield from advice.of_switches(os.environ)
     yield from advice.of_host(idle, accelerator=bool(accelerators))
 
 

@@ -34,36 +34,23 @@ Precisions = Annotated[
     what_option(
         "--precision",
         metavar="NAMES",
-        help="both (run's default: fp32 and the mixed precision of the device), mixed, all (peak's default), or names"
-        " joined by commas: fp32, tf32, fp16, bf16, fp16-master, fp16-pure, bf16-pure, float8, int8-mixed.",
+        help="both (fp32 and the mixed precision of the device), mixed, all (peak's default), or names joined by"
+        " commas: fp32, tf32, fp16, bf16, fp16-master, fp16-pure, bf16-pure, float8, int8-mixed.",
     ),
 ]
 DataFolder = Annotated[
-    Path | None,
-    file_option(
-        "--data",
-        metavar="DIR",
-        help="Folder with the official dataset folders, or one of them; default $GPUBENCH_DATA, or the cache.",
-    ),
+    Path | None, file_option("--data", metavar="DIR", help="Folder of the data; default $GPUBENCH_DATA, or the cache.")
 ]
 
 Files = Annotated[
-    list[Path],
-    typer.Argument(help="CSV files, folders of them, or charts and reports of gpubench (they contain their rows)."),
+    list[Path], typer.Argument(help="CSV files, folders of them, or charts and reports, which contain their rows.")
 ]
 
 By = Annotated[
-    str | None,
-    side_option(
-        metavar="COLUMNS",
-        help="What to compare: a column or a parameter, or two: card, precision, torch,card, compile, ...",
-    ),
+    str | None, side_option(metavar="COLUMNS", help="What to compare: a column or parameter, or two: torch,card.")
 ]
 Baseline = Annotated[
-    str | None,
-    side_option(
-        metavar="VALUE", help="Value of that column that speedups are relative to; default fp32, or the slowest."
-    ),
+    str | None, side_option(metavar="VALUE", help="What speedups are relative to; default fp32, or the slowest.")
 ]
 MetricName = Annotated[str, side_option(metavar="NAME", help=f"{', '.join(METRICS)}.")]
 Price = Annotated[

@@ -23,7 +23,7 @@ def overview() -> list[str]:
     cards = advice.nvidia_cards()
     version, cuda = installed_torch()
     torch = f"torch {version}" if version else "no torch"
-    first, times = "", ("about 1 min: this CPU's speed", "with intervals; takes hours")
+    first = ""
     if cards:
         first = short_name(cards[0].name)
         more = f" (and {len(cards) - 1} more)" if len(cards) > 1 else ""
@@ -31,17 +31,15 @@ def overview() -> list[str]:
         build = f" (CUDA {cuda})" if cuda else ""
         device = f"{first}{more}{memory}, driver {cards[0].driver or 'unknown'}, {torch}{build}."
         lines = wrapped(f"{device} {readiness(cards[0], cuda)}") + wrapped(published_speed(first))
-        times = ("about 1 min: this card's speed", "with intervals; an hour or more")
     elif accelerator := other_accelerator():
         lines = wrapped(f"{cpu_text()}, {torch} for {accelerator}: `gpubench doctor` names its cards.")
-        times = ("a first rate", "with intervals")
     else:
         lines = wrapped(f"No GPU found: {cpu_text()}, {torch}. A CPU is far slower, and CPUs are not ranked.")
     known = [first] if first in data_sheets() else []
     one, other = list(dict.fromkeys([*known, "RTX 4090", "RTX 5090"]))[:2]
     commands = {
-        "gpubench run --quick": times[0],
-        "gpubench run": times[1],
+        "gpubench run --quick": "a first rate, in about 1 min",
+        "gpubench run": "with intervals; an hour or more",
         f"gpubench cards {one} {other}": "compare published cards",
     }
     width = max(map(len, commands)) + 2

@@ -52,8 +52,8 @@ def run(
         list[str] | None,
         what_option(
             metavar="NAME|PATH",
-            help="Built-in suite (`gpubench list` shows them), or the path of a suite's file or folder; default resnet,"
-            " with --quick ResNet-50 of reference. Repeatable.",
+            help="Built-in suite (`gpubench list`), or the path of yours; default resnet, with --quick reference."
+            " Repeatable.",
         ),
     ] = None,
     models: Annotated[
@@ -63,30 +63,19 @@ def run(
     batch: Annotated[
         str | None,
         what_option(
-            metavar="max|fastest|N",
-            help="Samples per step of one process. Default: max for resnet and scaling on an accelerator, else a number"
-            " of the suite.",
+            metavar="max|fastest|N", help="Samples per step of a process: the most that fit, the fastest, or N."
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        what_option(
-            "--set", metavar="KEY=VALUE", help="A parameter of the suite (`gpubench list NAME` shows them). Repeatable."
-        ),
+        what_option("--set", metavar="KEY=VALUE", help="A parameter of the suite (`gpubench list NAME`). Repeatable."),
     ] = None,
     seed: Annotated[int, what_option(min=0, metavar="N", help="Seed of the first round; each round adds one.")] = 42,
     session: Annotated[
-        str | None,
-        what_option(
-            metavar="NAME",
-            help="Name for runs that alternate, for example of two torch versions: `compare` treats them as one run.",
-        ),
+        str | None, what_option(metavar="NAME", help="Name of runs that alternate: `compare` treats them as one run.")
     ] = None,
     quick: Annotated[
-        bool,
-        time_option(
-            "--quick", metavar=FLAG, help="Quick mode: one trial per case, 3 steps or half a second, rough times."
-        ),
+        bool, time_option("--quick", metavar=FLAG, help="One trial per case, 3 steps or half a second: rough times.")
     ] = False,
     no_rank: Annotated[
         bool,
@@ -98,60 +87,33 @@ def run(
     ] = False,
     full: Annotated[bool, time_option("--full", metavar=FLAG, help="Train every epoch, instead of a sample.")] = False,
     repeats: Annotated[
-        int | None,
-        time_option(
-            min=1, metavar="N", help="Trials per case; default 3 to 6, or 1 with --quick or --full.", show_default=False
-        ),
+        int | None, time_option(min=1, metavar="N", help="Trials per case; default 3 to 6, 1 with --quick or --full.")
     ] = None,
     until: Annotated[
-        str | None,
-        time_option(
-            metavar="SHARE",
-            help="1%: after six rounds, add rounds until each case's 95% interval is within 1% of its median.",
-        ),
+        str | None, time_option(metavar="SHARE", help="1%: add rounds until each 95% interval is that near its median.")
     ] = None,
     budget: Annotated[
-        str | None,
-        time_option(
-            metavar="TIME", help="With --until: start no round that would end later than this (90s, 2h); default 20m."
-        ),
+        str | None, time_option(metavar="TIME", help="With --until: longest time of the run (90s, 2h); default 20m.")
     ] = None,
     time_limit: Annotated[
-        str | None,
-        time_option(
-            metavar="TIME", help="Stop a trial that takes longer: 90s, 10m, 1h30m. Default 30m, none with --full."
-        ),
+        str | None, time_option(metavar="TIME", help="Longest trial: 90s, 1h30m. Default 30m, none with --full.")
     ] = None,
     device: Devices = "auto",
     memory_limit: Annotated[
         str | None, where_option(metavar="SIZE", help="Most memory a trial may use: 11GiB, 2GB, 500MiB.")
     ] = None,
     processes: Annotated[
-        str,
-        where_option(
-            metavar="N",
-            help="Training processes on each machine, one per device; 1,2,4 runs each case with each number.",
-        ),
+        str, where_option(metavar="N", help="Processes on each machine, one per device; 1,2,4: each number in turn.")
     ] = "1",
     nodes: Annotated[int, where_option(min=1, metavar="N", help="Machines; start the same command on each.")] = 1,
     rendezvous: Annotated[
-        str,
-        where_option(
-            metavar="HOST:PORT", help="Address at which the machines connect. HOST is the machine that writes the rows."
-        ),
+        str, where_option(metavar="HOST:PORT", help="Where the machines connect. HOST writes the rows.")
     ] = "",
     slurm: Annotated[
-        str,
-        where_option(
-            metavar="NAME=VALUE,...", help="Run as a Slurm job: partition=gpu,nodes=4,time=60 (docs/clusters.md)."
-        ),
+        str, where_option(metavar="NAME=VALUE,...", help="Run as a Slurm job: partition=gpu,nodes=4,time=60.")
     ] = "",
     out: Annotated[
-        Path,
-        file_option(
-            metavar="PATH",
-            help="Folder for a new CSV file (with --quick: its subfolder quick), or a CSV file to write or resume.",
-        ),
+        Path, file_option(metavar="PATH", help="Folder for a new CSV file, or a CSV file to write or resume.")
     ] = Path("results"),
     data: DataFolder = None,
     weights: Annotated[Path | None, file_option(metavar="DIR", help="Folder with pretrained weights.")] = None,
@@ -159,14 +121,10 @@ def run(
         bool, file_option("--synthetic", metavar=FLAG, help="Generated data of the same shapes; rows are marked so.")
     ] = False,
     tensorboard: Annotated[
-        Path | None,
-        file_option(metavar="DIR", help="Folder for TensorBoard events of suites that write them (imagenet)."),
+        Path | None, file_option(metavar="DIR", help="Folder for TensorBoard events of suite imagenet.")
     ] = None,
     dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", metavar=FLAG, help="Print the plan, how long it takes and what is missing; measure nothing."
-        ),
+        bool, typer.Option("--dry-run", metavar=FLAG, help="Print the plan and its time; measure nothing.")
     ] = False,
 ) -> int:
     """Benchmark this machine: train real models, one new process and one CSV row per trial."""

@@ -50,18 +50,13 @@ def files_of(folder: Path) -> dict[str, Path]:
     return paths
 
 
-def digest(folder: Path) -> str:
-    """Return the SHA-256 of the three files' SHA-256 sums, which identifies a corpus by its content."""
-    sums = [checksum(path, "sha256") for path in files_of(folder).values()]
-    return hashlib.sha256(" ".join(sums).encode()).hexdigest()
-
-
 def name_of(folder: Path, official: str, md5: Mapping[str, str]) -> str:
-    """Return `official` if each split's file has the publisher's MD5, else `corpus-` and eight digits."""
+    """Return `official` if each split's file has the publisher's MD5, else `corpus-` and eight digits of SHA-256."""
     files = files_of(folder)
     if all(checksum(files[split], "md5") == md5[f"{split}.txt"] for split in SPLITS):
         return official
-    return f"corpus-{digest(folder)[:8]}"
+    sums = [checksum(path, "sha256") for path in files.values()]
+    return f"corpus-{hashlib.sha256(' '.join(sums).encode()).hexdigest()[:8]}"
 
 
 def load(folder: Path) -> Corpus:

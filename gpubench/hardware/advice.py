@@ -1,7 +1,7 @@
-"""The checks of `gpubench doctor`, with advice: torch and driver, cards, host, Apex, data, disk."""
+"""The checks of `gpubench doctor`, with advice: torch and driver, cards, host, data, disk."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -10,11 +10,10 @@ import pynvml
 
 from gpubench.data import datasets
 from gpubench.errors import UserError
-from gpubench.hardware.apex import why_no_apex
 from gpubench.hardware.environment import Device, TorchFacts, devices_of
 from gpubench.hardware.state import IDLE_UTILISATION, SLOWED, SWITCHES, CardState, Commands, Host, Processes, Reading
 from gpubench.printed import size_text
-from gpubench.suite.precisions import PRECISIONS, UNPROVED, means_something
+from gpubench.suite.precisions import UNPROVED
 
 ROOMY_BYTES = 1_000_000_000
 """Enough free space for a dataset's archive, its files, and the rows of many runs, in bytes."""
@@ -131,11 +130,13 @@ def _check_device(device: Device, facts: TorchFacts, devices: Sequence[Device]) 
         if problem == facts.get("cudnn_refusal"):
             advice = _without_old_cards(devices)
         return [Check("fix", f"{name}: torch cannot compute on it ({problem})", advice)]
-    unsupported = {name: why for name, why in device.unsupported.items() if name not in UNPROVED}
-    can = ", ".join(p for p in PRECISIONS if p not in unsupported and means_something(p, device.kind))
-    checks = [Check("ok", f"{name}; precisions {can}")]
+    checks = [Check("ok", f"{name}; precisions {', '.join(device.precisions)}")]
     advice = "nothing to do: cases in this precision are skipped and listed"
-    checks += [Check("note", f"{device.device}: no {p}: {why}", advice) for p, why in unsupported.items()]
+    checks += [
+        Check("note", f"{device.device}: no {p}: {why}", advice)
+        for p, why in device.unsupported.items()
+        if p not in UNPROVED
+    ]
     return checks
 
 
@@ -283,19 +284,10 @@ def _check_host(host: Host, accelerator: bool) -> Iterator[Check]:
         yield Check("fix", text, "docker run --shm-size=8g, or --ipc=host")
 
 
-def of_switches(set_here: str) -> list[Check]:
-    """Return a check for each variable of SWITCHES in `set_here` (`NAME=value`, separated by spaces)."""
-    return [
-        Check("fix", f"{setting}: {SWITCHES[setting.partition('=')[0]]}", f"unset {setting.partition('=')[0]}")
-        for setting in set_here.split()
-        if setting.partition("=")[0] in SWITCHES
-    ]
-
-
-def of_apex() -> Check:
-    """Return the check of the installed Apex; gpubench does not need one."""
-    why = why_no_apex() or "NVIDIA Apex is complete"
-    return Check("ok", f"{why} (only `--set engine=apex` of wordlm needs it)")
+def of_switches(environ: Mapping[str, str]) -> list[Check]:
+    """Return a check for each variable of SWITCHES that is set."""
+    set_here = {name: why for name, why in SWITCHES.items() if environ.get(name)}
+    return [Check("fix", f"{name}={environ[name]}: {why}", f"unset {name}") for name, why in set_here.items()]
 
 
 def surroundings(data: Path | None = None, out: Path = Path("results")) -> Iterator[Check]:

@@ -21,7 +21,7 @@ import psutil
 import gpubench
 from gpubench.hardware import host
 from gpubench.hardware.state import SWITCHES
-from gpubench.suite.precisions import UNPROVED, unsupported
+from gpubench.suite.precisions import LINEAR_ONLY, PRECISIONS, UNPROVED, unsupported
 
 SHARED_SHARE = 0.7
 """Share of the host's memory for a search on an integrated card: too much of it can hang the machine
@@ -67,6 +67,12 @@ class Device:
         A share of all memory, not of what is free now, so that a resumed run has the same limit.
         """
         return int(self.memory_bytes * SHARED_SHARE) if self.integrated and self.memory_bytes else None
+
+    @property
+    def precisions(self) -> list[str]:
+        """The precisions that it supports, without those of 8 bits on a CPU, whose rate means nothing."""
+        without = {*self.unsupported, *(LINEAR_ONLY if self.kind == "cpu" else ())}
+        return [precision for precision in PRECISIONS if precision not in without]
 
     @property
     def mixed(self) -> str:

@@ -7,11 +7,11 @@ from types import ModuleType
 from gpubench.hardware import host
 from gpubench.hardware.advice import Check
 from gpubench.hardware.environment import Device
-from gpubench.hardware.makers import amd, apple, nvidia
+from gpubench.hardware.makers import amd, nvidia
 from gpubench.hardware.state import CardState
 from gpubench.hardware.telemetry import CardReader
 
-MAKERS: tuple[ModuleType, ...] = (nvidia, amd, apple)
+MAKERS: tuple[ModuleType, ...] = (nvidia, amd)
 """The first one that can read a card is used."""
 
 

@@ -60,12 +60,8 @@ class CardReader(Protocol):
 class Sampler:
     """Collects the readings of one trial.
 
-    Args:
-        card: the accelerator, or None.
-        cpu_energy: returns the CPU's energy counter in joules, or None.
-        on_cpu: whether the trial runs on the CPU, so that the CPU's energy is the trial's.
-        all_processes_visible: whether process ids here are those that the driver reports.
-        now: the clock of the laps' start times, in seconds.
+    `cpu_energy` returns the CPU's energy counter in joules, which is the trial's if it runs `on_cpu`. With
+    `all_processes_visible` process ids here are those that the driver reports. `now` is the clock of the laps.
     """
 
     def __init__(

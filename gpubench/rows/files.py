@@ -9,9 +9,7 @@ from pathlib import Path
 
 from gpubench.rows.embed import RowsLostError, table_in
 
-OURS = ("schema", "suite")
-"""Columns of every file that gpubench wrote."""
-REQUIRED = (*OURS, "model", "precision", "status")
+REQUIRED = ("schema", "suite", "model", "precision", "status")
 """Columns that a file must have."""
 CHUNK_BYTES = 16 << 20
 """Files are read together until they have this size."""
@@ -88,13 +86,9 @@ def opened(path: Path, problems: list[str]) -> File | None:
     first, _, body = content.partition(b"\n")
     file = File(path, first.decode("utf-8-sig", "replace").rstrip("\r"), body)
     names = file.names
-    missing = [name for name in OURS if name not in names]
+    missing = [name for name in REQUIRED if name not in names]
     if missing:
         problems.append(f"{path}: not a gpubench file (it has no column {', '.join(missing)}); left out")
-        return None
-    lost = [name for name in REQUIRED if name not in names]
-    if lost:
-        problems.append(f"{path}: no column {', '.join(lost)}; left out")
         return None
     if len(set(names)) != len(names):
         problems.append(f"{path}, line 1: a column is twice in the header; left out")

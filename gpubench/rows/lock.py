@@ -4,11 +4,7 @@ import contextlib
 import errno
 import fcntl
 import os
-import platform
-from datetime import datetime
 from pathlib import Path
-
-import psutil
 
 NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF}
 """Errors of a file system without locks. NFS has none for folders, and returns EBADF."""
@@ -36,17 +32,3 @@ def is_at(descriptor: int, path: Path) -> bool:
     with contextlib.suppress(OSError):
         return os.path.samestat(os.fstat(descriptor), path.stat())
     return False
-
-
-def holder(path: Path) -> str:
-    """Return a text that names the other process that has opened this file to append to it, its host and its start."""
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.pid != os.getpid() and any(
-                # Only Linux reports the mode in which a file was opened.
-                file.path == str(path.resolve()) and getattr(file, "mode", "a+") == "a+"
-                for file in process.open_files()
-            ):
-                started = datetime.fromtimestamp(process.create_time())
-                return f"process {process.pid} on {platform.node()}, since {started:%Y-%m-%d %H:%M:%S}"
-    return "a process that cannot be seen from here: of another machine, container or user"

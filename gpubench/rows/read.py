@@ -26,9 +26,6 @@ from gpubench.rows.row import COLUMNS
 if TYPE_CHECKING:
     import polars as pl
 
-READERS = 2
-"""Threads that read files: one computes digests of rows while polars parses the rows of the other."""
-
 
 @dataclass(frozen=True, repr=False)
 class Loaded:
@@ -137,7 +134,8 @@ def load(
     problems: list[str] = []
     columns = [name for name in COLUMNS if name not in without]
     chunks = chunks_of(paths, problems)
-    with ThreadPoolExecutor(READERS) as pool:  # polars releases the GIL
+    # One thread computes digests of rows while polars, which releases the GIL, parses those of the other.
+    with ThreadPoolExecutor(2) as pool:
         parts = list(pool.map(partial(_read, columns=columns, keep=keep), chunks))
     problems += [problem for *_, of_chunk in parts for problem in of_chunk]
     sources = tuple(source for _, of_chunk, _ in parts for source in of_chunk)

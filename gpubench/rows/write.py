@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpubench.errors import UserError
-from gpubench.rows.lock import holder, is_at, lock
+from gpubench.rows.lock import is_at, lock
 from gpubench.rows.row import COLUMNS, Row, to_cells
 
 HEADER = ",".join(COLUMNS).encode()
@@ -62,7 +62,7 @@ class RowsFile:
                 self._file.close()
                 raise
         except BlockingIOError:
-            raise Busy(f"--out {path}: {holder(path)} is writing it; wait for its end or give another --out") from None
+            raise Busy(f"--out {path}: another run is writing it; wait for its end or give another --out") from None
         except OSError as error:
             raise UserError(f"--out {path}: cannot write there ({error.strerror}); give another --out") from None
         return self

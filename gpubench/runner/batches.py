@@ -44,11 +44,7 @@ Key = tuple[str, str, str, int, str, str]
 class CaseBatches:
     """Sets the batch of each case when its first trial comes, so that a run writes rows before all searches are done.
 
-    Args:
-        session: the run.
-        earlier: the rows of an earlier run, whose searches are not repeated.
-        measure: runs a trial.
-        say: prints a line per probe.
+    Searches of an `earlier` run are not repeated. `say` prints a line per probe.
     """
 
     def __init__(self, session: Session, earlier: EarlierRun, measure: Measure, say: Say) -> None:

@@ -10,7 +10,7 @@ from gpubench.errors import UserError, did_you_mean
 from gpubench.hardware.environment import Device
 from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite
-from gpubench.suite.precisions import LINEAR_ONLY, NO_LARGE_LINEAR, PRECISIONS, UNPROVED, means_something
+from gpubench.suite.precisions import LINEAR_ONLY, NO_LARGE_LINEAR, PRECISIONS, UNPROVED
 from gpubench.suite.suite import ParamValue, Suite
 from gpubench.suite.trial import Case
 
@@ -136,8 +136,7 @@ def choose_precisions(option: str, device: Device) -> list[str]:
         elif name == "mixed":
             names.append(device.mixed)
         elif name == "all":
-            supported = [precision for precision in PRECISIONS if precision not in device.unsupported]
-            names += [precision for precision in supported if means_something(precision, device.kind)]
+            names += device.precisions
         elif name in PRECISIONS or name in UNPROVED:
             names.append(name)
         else:

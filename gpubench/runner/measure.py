@@ -18,13 +18,7 @@ COLLECTIVE_SECONDS = 300.0
 
 
 class Measure:
-    """Runs a trial of the session with its time and memory limits, and reads the device's sensors meanwhile.
-
-    Args:
-        session: the run.
-        run_child: starts the process.
-        progress: shows laps and the suite's output.
-    """
+    """Runs a trial of the session with its time and memory limits, and reads the device's sensors meanwhile."""
 
     def __init__(self, session: Session, run_child: RunChild, progress: TrialProgress) -> None:
         self._session, self._run_child, self._progress = session, run_child, progress

@@ -56,11 +56,8 @@ def secret_of_run() -> str:
 class Nodes:
     """A context manager around the run of one of several machines, all with the same command.
 
-    Args:
-        nodes: number of machines.
-        rendezvous: `HOST:PORT`; the machine with the address HOST is node 0.
-        terms: what has to be equal on all machines.
-        limit_seconds: how long to wait for the others.
+    The machine with the address HOST of `rendezvous` (`HOST:PORT`) is node 0. `terms` have to be equal on all machines,
+    and `limit_seconds` is how long to wait for the others.
     """
 
     def __init__(self, nodes: int, rendezvous: str, terms: Mapping[str, Any], limit_seconds: float | None) -> None:
@@ -157,13 +154,18 @@ def run_as_one_of(
 ) -> RunSummary:
     """Lead on node 0, follow elsewhere; the exit code is the same on all machines.
 
-    `lead` makes the run; its argument runs a task on every machine.
+    `lead` makes the run; its argument runs a task on every machine, and raises NodeLost.
     """
     if nodes.node > 0:
         return RunSummary(follow(nodes, session, say, run_child))
+
+    def run_everywhere(task: Message, **limits: Any) -> Outcome:
+        place = {"place": nodes.begin(task)} if task["task"] in ON_EVERY_NODE else {}
+        return run_child({**task, **place}, **limits)
+
     code, text = INTERRUPTED, "node 0 was stopped"
     try:
-        summary = lead(on_every_node(nodes, run_child))
+        summary = lead(run_everywhere)
         code = summary.exit_code
         text = f"rows are on node 0 in {session.path}"
     except UserError as error:
@@ -172,17 +174,6 @@ def run_as_one_of(
     finally:
         nodes.end(code, text)
     return summary
-
-
-def on_every_node(nodes: Nodes, run_child: RunChild) -> RunChild:
-    """Return a `run_child` that also starts the task on the other machines; it raises NodeLost."""
-
-    def run(task: Message, **limits: Any) -> Outcome:
-        if task["task"] not in ON_EVERY_NODE:
-            return run_child(task, **limits)
-        return run_child({**task, "place": nodes.begin(task)}, **limits)
-
-    return run
 
 
 def follow(nodes: Nodes, session: Session, say: Say, run_child: RunChild) -> int:

@@ -114,7 +114,9 @@ def run_child(
     result is sent to the child. `start` starts the child; without it the child is a new process.
     """
     began = time.monotonic()
-    with temporary_folder() if _has_processes(task) else contextlib.nullcontext("") as folder:
+    # Several processes have logs; no other task leaves a folder if it is killed.
+    has_logs = "trial" in task and task["trial"]["case"]["processes"] > 1
+    with temporary_folder() if has_logs else contextlib.nullcontext("") as folder:
         started = start() if start else start_fresh()
         child = started.child
         with started.channel, started.lifeline:
@@ -136,11 +138,6 @@ def run_child(
         peak_resident_bytes=watch.peak_resident_bytes or None,
         start=started.start,
     )
-
-
-def _has_processes(task: Mapping[str, Any]) -> bool:
-    """Return whether several processes train, whose logs need a folder: no other task leaves one if it is killed."""
-    return "trial" in task and task["trial"]["case"]["processes"] > 1
 
 
 def temporary_folder() -> "tempfile.TemporaryDirectory[str]":

@@ -12,7 +12,7 @@ from gpubench.rows.column import DIGITS, breaks, in_words
 from gpubench.rows.params import params_text
 from gpubench.rows.row import ABOUT, COLUMNS, INTEGERS, NUMBERS, QUALITIES, Row
 from gpubench.runner.measured_peaks import Peak
-from gpubench.suite.trial import TRAINED, Case, Lap, Measurement, Trial
+from gpubench.suite.trial import TRAINED, Lap, Measurement, Trial
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,9 @@ class Setting:
 
 def row_of(trial: Trial, measurement: Measurement, setting: Setting, *, started: str) -> Row:
     """Return the row of one trial."""
+    case = trial.case
     sources = {
-        "case": trial.case,
+        "case": case,
         "trial": trial,
         "run": setting,
         "device": setting.device,
@@ -47,8 +48,11 @@ def row_of(trial: Trial, measurement: Measurement, setting: Setting, *, started:
     }
     values = {
         **copied(COLUMNS, sources),
-        **_of_case(trial.case),
         **_of_time(measurement, setting.band),
+        "studies": " ".join(case.studies),
+        "batch_capped": case.batch_capped if case.batch_policy != "fixed" else None,
+        "batch_curve": _json(case.batch_curve),
+        "params": params_text(case.params),
         "started": started,
         "reason": "; ".join(map(without_names, filter(None, [measurement.reason, *_left_out(measurement.quality)]))),
         "marks": _marks(measurement, setting.peak),
@@ -90,15 +94,6 @@ def copied(columns: Iterable[str], sources: Mapping[str, object]) -> dict[str, o
             else:
                 values[name] = None if source is None else getattr(source, field)
     return values
-
-
-def _of_case(case: Case) -> dict[str, object]:
-    return {
-        "studies": " ".join(case.studies),
-        "batch_capped": case.batch_capped if case.batch_policy != "fixed" else None,
-        "batch_curve": _json(case.batch_curve),
-        "params": params_text(case.params),
-    }
 
 
 def _of_time(measurement: Measurement, band: tuple[float, float] | None) -> dict[str, object]:

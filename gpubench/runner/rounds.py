@@ -45,12 +45,7 @@ def schedule(cases: Sequence[Case], number: int, seed: int) -> list[Trial]:
 class Rounds:
     """The trials of a run that an earlier run has not finished, in order, each with its batch.
 
-    Args:
-        session: the run.
-        earlier: the rows of an earlier run in the same file.
-        batches: sets the batch of each case.
-        progress: gets the number of trials.
-        check: called before each trial; raises KeyboardInterrupt if the run was stopped.
+    `check` is called before each trial; it raises KeyboardInterrupt if the run was stopped.
     """
 
     def __init__(

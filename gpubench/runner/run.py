@@ -140,14 +140,7 @@ def caveat_of(session: Session) -> list[str]:
 
 
 class TrialRunner:
-    """Runs the trials of a session and writes their rows.
-
-    Args:
-        session: the run.
-        earlier: the rows of an earlier run in the same file.
-        run_child: starts each process.
-        interrupts: whether the run was stopped.
-    """
+    """Runs the trials of a session that an earlier run in the same file has not finished, and writes their rows."""
 
     def __init__(self, session: Session, earlier: EarlierRun, run_child: RunChild, interrupts: Interrupts) -> None:
         self._session, self._earlier, self._run_child, self._interrupts = session, earlier, run_child, interrupts

@@ -47,10 +47,7 @@ def parse_slurm(text: str) -> dict[str, Any]:
 def run_on_slurm(job_options: Mapping[str, Any], arguments: Sequence[str], out: Path) -> int:
     """Submit the run of these arguments, or follow it if it runs already; returns the exit code.
 
-    Args:
-        job_options: what `parse_slurm` returned.
-        arguments: those of `gpubench run`, without --slurm and --out.
-        out: CSV file that all nodes can write.
+    The arguments are those of `gpubench run`, without --slurm and --out. All nodes can write the CSV file `out`.
     """
     out = out.resolve()
     if out.suffix != ".csv":

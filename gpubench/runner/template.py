@@ -36,10 +36,8 @@ class Templates:
     a case are as independent as new processes.
 
     A task runs in a new process instead if its device is in NOT_FORKED, if it needs several processes, or if a fork
-    would not do the same: where the suite, when imported, fails, opens a device or starts threads.
-
-    Args:
-        limit_seconds: time limit of a trial, which limits an import too; None for no limit.
+    would not do the same: where the suite, when imported, fails, opens a device or starts threads. The time limit of a
+    trial limits an import too.
     """
 
     def __init__(self, limit_seconds: float | None = None) -> None:

@@ -17,14 +17,10 @@ if TYPE_CHECKING:
 
 LEAST_ROW, MOST_ROW = 0.152, 0.8
 """Minimum and maximum distance from bar to bar, in inches."""
-BELOW = 5
-"""Index of the colour for ratios below the reference in the palette; those above have the first colour."""
 Span = tuple[BarGroup, float, float]
 """A group, and its upper and lower end, in bars from the top."""
 GAP = 0.08
 """Distance between a bar and its text, in inches."""
-AXIS = 0.3
-"""Height of the numbers along an axis, in inches."""
 
 
 def values_of(chart: Bars) -> list[float]:
@@ -76,7 +72,7 @@ def figure_of(chart: Bars, width: float, *, framed: bool, whole: Bars | None = N
     edge, listed = EDGE if framed else INSET, _listed(chart)
     rows, spans = _layout(chart, width, listed=listed)
     labels = [row.bar.name for row in rows] if listed else [group.name for group in chart.groups]
-    left = edge + min((0.5 if listed else 0.3) * width, max(wide(text, NORMAL, "bold") for text in labels)) + 0.12
+    left = edge + min((0.5 if listed else 0.43) * width, max(wide(text, NORMAL, "bold") for text in labels)) + 0.12
     group_text = min(0.28 * width, max(wide(group.text, NORMAL, "bold") for group in chart.groups))
     scale = _scale(chart, rows, left, width - edge - (group_text + 0.15 if group_text else 0.0))
     colours = _colours(chart, listed=listed)
@@ -87,7 +83,7 @@ def figure_of(chart: Bars, width: float, *, framed: bool, whole: Bars | None = N
     if len(set(colours.values())) > 1 and not listed and not named:
         naming = next((group for group in chart.groups if _has_room(group, colours, scale)), None)
         keys = keys if naming else [Key("box", colour, name) for name, colour in colours.items()] + keys
-    axis = AXIS if chart.reference is not None else 0.0
+    axis = 0.3 if chart.reference is not None else 0.0  # height of its numbers
     sheet = sheet_of(chart, width, keys, spans[-1][2] * 0.25 + axis, framed=framed)
     room = sheet.bottom - sheet.top - axis
     height = spans[-1][2]
@@ -109,7 +105,7 @@ def figure_of(chart: Bars, width: float, *, framed: bool, whole: Bars | None = N
 
 
 def shortened(chart: Bars, most: float) -> Bars:
-    """Return the chart at most `most` bars high; its foot has the number of bars that are left out before the last."""
+    """Return the chart at most `most` bars high; its foot has the number of bars that are left out."""
     listed, gap = _listed(chart), _gap(chart)
     plain = [group for group in chart.groups if not group.strong]
     left = most - sum(1 + gap for group in chart.groups if group.strong)
@@ -122,9 +118,9 @@ def shortened(chart: Bars, most: float) -> Bars:
     more = sum(len(group.bars) for group in plain) - sum(len(group.bars) for group in kept)
     if not more:
         return chart
-    where = " before the last" if len(kept) > 1 else ""
     groups = (*kept, *(group for group in chart.groups if group.strong))
-    return replace(chart, groups=groups, foot=f"{chart.foot}{'. ' * bool(chart.foot)}And {more} more{where}")
+    foot = f"{chart.foot}{'. ' * bool(chart.foot)}{more} bar{'s' * (more > 1)} not drawn"
+    return replace(chart, groups=groups, foot=foot)
 
 
 def _weight(group: BarGroup) -> str:
@@ -253,7 +249,7 @@ class _Plot:
             self.sheet.box(start, y - 0.32 * self.row, 0.45, 0.64 * self.row, **look)
         elif self.chart.reference is not None:
             x += 0.05
-            colour = palette()[0 if bar.value >= self.chart.reference else BELOW]
+            colour = palette()[0 if bar.value >= self.chart.reference else 5]  # blue or orange
             self._draw_whiskers(bar, y, colour, 2.0)
             self.sheet.line([self.scale.at(bar.value)], [y], colour, marker="oD"[row.group.strong], markersize=8)
         else:

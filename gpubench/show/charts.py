@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 FINDINGS = 6
 """Number of results whose charts are drawn, unless all are asked for."""
-MOST_BARS = 40
-"""Maximum height of a chart in a page, in bars."""
 UNITS = {"hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
 
 
@@ -109,7 +107,7 @@ def figure_of(chart: Bars, *, width: float = SIZE[0], framed: bool = True) -> "F
 
 def drawn(chart: Bars) -> Bars:
     """Return the chart as a page shows it: in the best unit of time, and without bars that are too many."""
-    return bars.shortened(in_best_unit(chart), MOST_BARS)
+    return bars.shortened(in_best_unit(chart), most=40)
 
 
 def in_best_unit(chart: Bars) -> Bars:
@@ -118,7 +116,6 @@ def in_best_unit(chart: Bars) -> Bars:
         return replace(chart, foot=chart.foot.rstrip(". "))
     smallest = min(bars.values_of(chart), default=0)
     unit = next((name for name, seconds in UNITS.items() if smallest >= seconds), "seconds")
-
     size = UNITS[unit]
 
     def bar_of(bar: Bar) -> Bar:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import gpubench
 from gpubench.printed import shown
-from gpubench.show.numbers import cell_text, filled_columns, interval_text
+from gpubench.show.numbers import cell_text, interval_text
 from gpubench.studies.section import DECIDED, Column, Table, Value
 
 if TYPE_CHECKING:
@@ -47,11 +47,6 @@ class HtmlCell:
     bar: tuple[int, ...] = ()
     """Ends of the bar and of its interval, in percent of the cell's width."""
 
-    @property
-    def outside(self) -> bool:
-        """Whether the link leaves the site."""
-        return self.href.startswith("https:")
-
 
 @dataclass(frozen=True)
 class HtmlLine:
@@ -73,9 +68,20 @@ class Grid:
 
     @classmethod
     def of(cls, name: str, caption: str, lines: Sequence[HtmlLine]) -> "Grid":
-        """Return the table of these lines, which have a cell for each column."""
-        filled = [any(cell.text for cell in cells) for cells in zip(*(line.cells for line in lines), strict=True)]
-        return cls(name, caption, [replace(line, cells=list(compress(line.cells, filled))) for line in lines])
+        """Return the table of these lines, which have a cell for each column.
+
+        Texts that are equal in all lines and lead nowhere are in the caption.
+        """
+        kept: list[bool] = []
+        shared: list[str] = []
+        for first, *others in zip(*(line.cells for line in lines), strict=True):
+            texts = {(cell.text, cell.beside) for cell in (first, *others)}
+            is_shared = any(kept) and others and len(texts) == 1 and not (first.column.unit or first.href)
+            kept.append(not is_shared and texts != {("", "")})
+            if is_shared and first.text:
+                shared.append(f"{first.column.name} {first.text}" + (f" ({first.beside})" if first.beside else ""))
+        caption += f". In all lines: {', '.join(shared)}" if shared else ""
+        return cls(name, caption, [replace(line, cells=list(compress(line.cells, kept))) for line in lines])
 
     @property
     def columns(self) -> list[Column]:
@@ -89,16 +95,9 @@ class Grid:
 
 
 def grid_of(table: Table) -> Grid:
-    """Return the table as texts. Texts that are equal in all lines are in the caption."""
-    shared: list[str] = []
-    cells: list[list[HtmlCell]] = []
-    for column, values, texts in filled_columns(table):
-        if cells and len(texts) > 1 and len(set(texts)) == 1 and not column.unit:
-            shared.append(f"{column.name} {texts[0]}")
-        else:
-            cells.append([cell_of(value, column) for value in values])
-    caption = CAPTIONS.get(table.name, table.name) + (f". In all lines: {', '.join(shared)}" if shared else "")
-    return Grid(table.name, caption, [HtmlLine(line) for line in zip(*cells, strict=True)])
+    """Return the table as texts."""
+    lines = [HtmlLine(list(map(cell_of, line, table.columns))) for line in table.lines]
+    return Grid.of(table.name, CAPTIONS.get(table.name, table.name), lines)
 
 
 def cell_of(value: Value, column: Column, href: str = "", **more: Any) -> HtmlCell:

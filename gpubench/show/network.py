@@ -15,10 +15,6 @@ MOST = 22
 """Maximum number of blocks on the screen."""
 NOT_NAMED = {"Flatten", "Dropout", "Identity"}
 """Kinds of layer that are named only in blocks without other layers."""
-EPOCHS = 4
-"""Number of steps in the schedule's table."""
-BAR = 40
-"""Maximum length of a bar in that table, in characters."""
 Points = tuple[tuple[float, float], ...]
 """Pairs of an epoch and a value."""
 
@@ -200,8 +196,8 @@ def _schedule(network: NetworkSummary) -> Iterator[str]:
     if moving:
         values = next(iter(moving.values()))
         highest = max(values, key=values.__getitem__)
-        step = -(-network.epochs // EPOCHS)
-        room = min(BAR, line_width() - 10 - sum(len(name) + 2 for name in moving))
+        step = -(-network.epochs // 4)
+        room = min(40, line_width() - 10 - sum(len(name) + 2 for name in moving))
         lines: list[tuple[str | float, ...]] = []
         evenly = [*map(float, range(0, network.epochs, step)), float(network.epochs)]
         # The highest value replaces its neighbours.

@@ -23,9 +23,6 @@ SHORTCUT, IDENTITY, LEFT, RIGHT, SHARE = 0.32, 0.7, 0.95, 3.72, 5.3
 """Positions, in inches: shortcuts that compute, identity shortcuts, both sides of blocks, right end of the shares."""
 CURVES = 5.95
 """Left end of the schedule's curves, in inches."""
-MOST_CURVES = 3
-LOW = 0.8
-"""Curves that are lower than this, in inches, have fewer numbers."""
 LINE = 0.19
 """Distance from line to line, in inches."""
 
@@ -108,7 +105,7 @@ def _draw_schedule(sheet: Sheet, network: NetworkSummary) -> None:
     bottom = sheet.bottom - LINE * len(note)
     for number, line in enumerate(note):
         sheet.text(CURVES - 0.4, bottom + LINE * (number + 0.5), line, color=setting("axes.edgecolor"))
-    curves = curves[:MOST_CURVES]
+    curves = curves[:3]
     height = (bottom - 0.3 - sheet.top) / max(len(curves), 1)
     for number, (name, points) in enumerate(curves):
         top = sheet.top + number * height
@@ -129,6 +126,6 @@ def _draw_curve(sheet: Sheet, points: Points, top: float, bottom: float, right: 
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(locator())
         axis.set_major_formatter(lambda value, _: f"{value:,.12g}")
-    if bottom - top < LOW:
+    if bottom - top < 0.8:  # a low curve has few numbers
         axes.locator_params(axis="y", nbins=3, steps=[1, 2, 5, 10])
     return axes

@@ -47,7 +47,7 @@ def number(value: float, column: Column, half_width: float | None = None) -> str
         case "share":
             return f"{value:.1%}"
         case "ratio":
-            return f"{value:.{3 if (half_width and half_width < 0.02) or value < 0.1 else 2}f}"
+            return f"{value:.{1 if value >= 10 else 3 if (half_width and half_width < 0.02) or value < 0.1 else 2}f}"
         case "bytes":
             return size_text(value)
         case "count":

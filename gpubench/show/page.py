@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 FIRST = 8
 """Results that are visible without unfolding."""
-OPEN = 2
-"""Sections are folded if there are more of them."""
 WIDTH = 4.6
 """Width of a chart, in inches: its smallest text is 10 pixels high on a phone that is 390 pixels wide."""
 VARIABLES = {
@@ -43,14 +41,14 @@ MOST_CHARTS = 24
 """Maximum charts of a page."""
 MOST_NAMED = 3
 """Maximum cards or versions that are named."""
-LONGEST_TITLE = 120
-"""Maximum length of a section's title, in characters."""
 MOST_PACKED = 50_000
 """Rows that are larger, in bytes when compressed, are in the page without their laps."""
 SVG = "{http://www.w3.org/2000/svg}"
 DECIMAL = re.compile(r"-?\d+\.\d+")
 BETWEEN_COMMANDS = re.compile(r"\s*([A-Za-z])\s*")
 """A command of a path with the blanks around it, which SVG does not need."""
+SETTING = re.compile(r", (\w+=[^,;]*)")
+"""A parameter in the title of a section."""
 BAR = re.compile(r"M(\S+) (\S+)L(\S+) \2L\3 (\S+)L\1 \4z")
 """The path of a rectangle, which has a shorter form."""
 HREF = "{http://www.w3.org/1999/xlink}href"
@@ -70,7 +68,7 @@ def page_of(answer: Answer, home: str = "", preview: str = "") -> str:
 
     answer = in_units(answer)
     looks: dict[str, str] = {}
-    folded = len(answer.sections) > OPEN
+    folded = len(answer.sections) > 2
     first = first_charts(answer.results)[: int(folded)]
     table = answer.table(None)
     with style("page"):
@@ -117,23 +115,23 @@ def measured_on(table: bytes, title: str = "") -> list[str]:
     cards = Counter(short(row["card"]) for row in rows if row.get("card"))
     names = sorted((card for card, _ in cards.most_common()), key=lambda card: card not in title)
     facts = [listed(names, MOST_NAMED, "more cards")] if cards else []
-    for column in ("driver", "torch"):
+    for column in ("driver", "torch", "started"):
         known = [row[column] for row in rows if row.get(column)]
         part = f" ({len(known)} of {len(rows)} rows)" if len(known) < len(rows) else ""
         versions = listed(dict.fromkeys(known), MOST_NAMED, "more versions") if known else ""
-        facts += [f"{column} {versions}{part}"] if known else []
-    return [f"{fact}." for fact in [*facts, days_of(rows)] if fact]
+        text = days_of(rows) if column == "started" else f"{column} {versions}"
+        facts += [f"{text}{part}"] if known else []
+    return [f"{fact}." for fact in facts]
 
 
 def _linked_rows(table: bytes) -> tuple[bytes, bool]:
     """Return the rows for the page, and whether they are whole: many rows are without their laps, which are long."""
     if len(gzip.compress(table, 6)) <= MOST_PACKED:
         return table, True
-    rows = list(csv.reader(io.StringIO(table.decode())))
-    kept = [at for at, name in enumerate(rows[0]) if name not in {"laps", DIGEST}]
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([row[at] for at in kept] for row in rows)
-    return out.getvalue().encode(), False
+    import pandas as pd
+
+    rows = pd.read_csv(io.BytesIO(table), dtype=str, keep_default_na=False).drop(columns=["laps", DIGEST])
+    return rows.to_csv(index=False, lineterminator="\n").encode(), False
 
 
 def _section(
@@ -141,13 +139,18 @@ def _section(
 ) -> dict[str, Any]:
     """Return a section with its tables and these charts, as the template needs them.
 
-    The evidence is left out where every case has a single trial.
+    Parameters are beside the title. The evidence is left out where every case has a single trial. A page with many
+    sections folds those of one `kind`.
     """
+    settings = SETTING.findall(section.title)
     evidence = [line for table in section.tables if table.name == "evidence" for line in table.lines]
     has_several = any(isinstance(value, tuple) and len(value) > 1 for line in evidence for value in line)
     return {
         "section": section,
-        "title": shortened(section.title, LONGEST_TITLE),
+        "number": number + 1,
+        "kind": "Bottlenecks" if section.study == "roofline" else "" if section.results else "Nothing to compare",
+        "title": shortened(SETTING.sub("", section.title), 120),
+        "settings": settings,
         "charts": inline([dated(chart, answer) for chart in charts], f"c{number}", looks),
         "tables": [grid_of(table) for table in section.tables if table.name != "evidence" or has_several],
     }

@@ -8,14 +8,17 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, count
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
+from gpubench.analysis.groups import short
 from gpubench.printed import shortened
 from gpubench.show.charts import dated, figure_of, first_charts
 from gpubench.show.html import Grid, HtmlCell, HtmlLine, cell_of, rendered
-from gpubench.show.page import FIRST, inline, page_of, rules_of
+from gpubench.show.page import FIRST, inline, measured_on, page_of, rules_of
 from gpubench.show.style import style
 from gpubench.studies.answer import only
 from gpubench.studies.cards.figures import CLASSES, Figure, Published
@@ -24,7 +27,7 @@ from gpubench.studies.cards.ranking import chart as chart_of
 from gpubench.studies.cards.ratio import SpeedRatio, published_speeds
 from gpubench.studies.cases import batch_text, estimate, known
 from gpubench.studies.ranked_cases import Contents, RankedCase, SiteRow
-from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result
+from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Column, Result
 from gpubench.studies.words import author, gain, notes_of, read_of, slug, times, without_author
 
 WEB = re.compile(
@@ -40,8 +43,6 @@ PREVIEW = "preview.png"
 """File of the picture that other sites show beside a link."""
 LONGEST = 110
 """Maximum length of a recipe or a note, in characters; the suite's page and the rows have the whole text."""
-IMPORTED = "imported"
-"""Mark of a case that was published elsewhere and not measured with gpubench."""
 CARD, SUITE, MODEL, PRECISION = map(Column, ("card", "suite", "model", "precision"))
 SECONDS, RATE = Column("seconds", "s", "lower"), Column("samples/s", "samples/s", "higher")
 NOTES = Column("notes", note=True)
@@ -92,13 +93,10 @@ def _unique(names: Mapping[Any, str]) -> dict[Any, str]:
     slugs: dict[Any, str] = {}
     taken = set[str]()
     for key, text in names.items():
-        plain = stem = slug(text) or "unnamed"
-        number = 1
-        while stem in taken:
-            number += 1
-            stem = f"{plain}-{number}"
-        taken.add(stem)
-        slugs[key] = stem
+        plain = slug(text) or "unnamed"
+        numbered = (f"{plain}-{number}" for number in count(2))
+        slugs[key] = next(name for name in chain([plain], numbered) if name not in taken)
+        taken.add(slugs[key])
     return slugs
 
 
@@ -129,10 +127,15 @@ def pages(contents: Contents, url: str = "") -> Iterator[tuple[str, str]]:
     below = replace(site, to=replace(to, root="../"), preview=f"{home or '../'}{PREVIEW}")
     for suite, of_suite in suites.items():
         cases = frozenset[int]().union(*(section.cases for section in of_suite.sections))
-        carried = replace(of_suite, table=lambda _, cases=cases: contents.answer.table(cases))  # type: ignore[misc]
+        carried = replace(of_suite, table=partial(_table_of, contents.answer, cases))
         yield to.suite(suite), page_of(carried, home="../index.html", preview=below.preview)
     for card in cards:
         yield to.card(card), below.card_page(card)
+
+
+def _table_of(answer: Answer, of_suite: frozenset[int], cases: frozenset[int] | None) -> bytes:
+    """Return the rows of these cases as CSV, or those of the suite (None)."""
+    return answer.table(of_suite if cases is None else cases)
 
 
 @dataclass(frozen=True)
@@ -184,10 +187,12 @@ class _Site:
         rows |= {(row.file, row.line): row for row in contents.rows if row.card == card}
         measured = {row.facts["case"] for row in rows.values()}
         results = [result for result in contents.answer.results if not measured.isdisjoint(result.cases)]
+        results.sort(key=lambda result: short(card) not in result.said)
         near = _neighbours(contents.ranking, card)
         lead = results[0].sentence if results else "Published figures do not rank this card."
-        if any(line.card == card for line in contents.ranking.lines):
-            lead = f"{BY_FIGURES}{rank_sentence(contents.ranking, card)}"
+        if near:
+            is_measured = any(line.card == card for line in contents.ranking.ranked)
+            lead = f"{BY_FIGURES * is_measured}{rank_sentence(contents.ranking, card)}"
         charts = [dated(chart, contents.answer) for chart in first_charts(results)[:1]]
         with style("page"):
             pictures = inline([_beside(contents.ranking, card, near)] if near else charts, "beside", classes)
@@ -196,7 +201,9 @@ class _Site:
         return rendered(
             "card.html",
             rules_of(classes),
-            title=lead.removeprefix(BY_FIGURES).partition(", ")[0].partition(" (")[0] if near or results else card,
+            title=lead.removeprefix(BY_FIGURES).partition(", ")[0].partition(" (")[0].rstrip(".")
+            if near or results
+            else card,
             description=lead,
             preview=self.preview,
             charts=pictures,
@@ -206,9 +213,10 @@ class _Site:
             ],
             card=card,
             lead=lead,
+            measured_on=measured_on(contents.answer.table(frozenset(measured)))[1:],
             results=self._linked(results),
             first=FIRST,
-            cases=_cases_table(cases, self.to),
+            cases=_cases_table(cases, self.to, card),
             rows=Grid.of("rows", "One line per trial", [_row(row, self.to) for row in rows.values()]),
             figures=_figures_table(contents.published, card),
         )
@@ -230,12 +238,10 @@ def preview_of(ranking: Ranking) -> bytes:
 
 
 def _neighbours(ranking: Ranking, card: str) -> Sequence[RankedCard]:
-    """Return the card with those before and after it in the ranking; none for a card without a rank."""
-    cards = [line.card for line in ranking.ranked]
-    if card not in cards:
-        return ()
-    at = cards.index(card)
-    return ranking.ranked[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]
+    """Return the card with the measured cards before and after it in the ranking; none for a card without a line."""
+    lines = [line for line in ranking.lines if line.is_measured or line.card == card]
+    at = next((at for at, line in enumerate(lines) if line.card == card), None)
+    return () if at is None else lines[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]
 
 
 def _beside(ranking: Ranking, card: str, lines: Sequence[RankedCard]) -> Bars:
@@ -252,21 +258,22 @@ def _beside(ranking: Ranking, card: str, lines: Sequence[RankedCard]) -> Bars:
     )
 
 
-def _cases_table(ranked: Sequence[RankedCase], to: Addresses) -> Grid:
-    """Return the table of all cases, with links from the seconds to the rows."""
-    return Grid.of("cases", "One line per case", [_case(ranked_case, to) for ranked_case in ranked])
+def _cases_table(ranked: Sequence[RankedCase], to: Addresses, page: str = "") -> Grid:
+    """Return the table of these cases, with links from the seconds to the rows; `page` is the card whose page it is."""
+    return Grid.of("cases", "One line per case", [_case(ranked_case, to, page) for ranked_case in ranked])
 
 
-def _case(ranked_case: RankedCase, to: Addresses) -> HtmlLine:
-    """Return the line of a case."""
+def _case(ranked_case: RankedCase, to: Addresses, page: str) -> HtmlLine:
+    """Return the line of a case; its card is no link on its own `page`."""
     group = ranked_case.group
     card = without_author(group.label, group.source)
     bar = () if math.isnan(ranked_case.share) else (round(100 * ranked_case.share),)
     rank = f"{ranked_case.rank} of {ranked_case.ranked}" if ranked_case.rank else ""
+    link = "" if ranked_case.card == page else to.card(ranked_case.card)
     rows_of_case = to.row(ranked_case.rows[0]) if ranked_case.rows else ""
     cells = [
         HtmlCell(Column("rank", "count"), rank),
-        cell_of(card, CARD, to.card(ranked_case.card), kind="name", beside=IMPORTED if group.source else ""),
+        cell_of(card, CARD, link, kind="name", beside="imported" if group.source else ""),
         cell_of(estimate(group), SECONDS, rows_of_case, bar=bar),
         cell_of(group.precision, PRECISION),
         cell_of(known(group.samples_per_second), RATE),
@@ -288,7 +295,8 @@ def _ranking_table(ranked: Ranking, to: Addresses) -> Grid:
     for line in ranked.lines:
         figures = to.card(line.card, "published")
         cells = [cell_of(line.card, CARD, to.card(line.card))]
-        cells += [_ratio(line.ratios[kind], Column(kind, "ratio", "higher"), figures, most) for kind in ranked.classes]
+        columns = [(kind, Column(CLASSES[kind], "ratio", "higher")) for kind in ranked.classes]
+        cells += [_ratio(line.ratios[kind], column, figures, most) for kind, column in columns]
         cells.append(cell_of(line.figures, Column("figures", "count"), figures))
         lines.append(HtmlLine(cells, filters={"card": line.card}))
     caption = f"Speed relative to {ranked.reference} by published figures, with the interval of 90% of workloads"
@@ -331,7 +339,7 @@ def _figure(kind: str, figure: Figure, reason: str) -> HtmlLine:
     """Return the line of a published figure; `reason` is why it is not used."""
     file = f"https://github.com/{quote(figure.source)}/blob/{quote(figure.commit)}/{quote(figure.file)}"
     cells = [
-        cell_of(figure.workload, Column("workload")),
+        cell_of(figure.workload, Column("workload"), kind="long", beside=f"not used: {reason}" if reason else ""),
         cell_of(figure.figure, Column("figure", "x", "higher")),
         cell_of(figure.unit, Column("unit")),
         cell_of(kind, Column("class")),
@@ -339,6 +347,5 @@ def _figure(kind: str, figure: Figure, reason: str) -> HtmlLine:
         cell_of(figure.batch, Column("batch")),
         cell_of(str(figure.year), Column("year")),
         cell_of(f"{figure.source}, line {figure.line}", Column("source"), file),
-        cell_of(reason, Column("why it is not used", note=True)),
     ]
     return HtmlLine(cells)

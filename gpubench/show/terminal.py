@@ -17,15 +17,10 @@ NARROW = 60
 """In fewer characters a table of results would be unreadable."""
 NAME, CARD = 36, 12
 """Maximum width of a model's name, and of a card's name above a column, in characters."""
-FOLDS = 3
-"""Maximum lines of a text in a table."""
-MOST = 12
-"""Maximum results on the screen."""
 KEYS = 3
 """Maximum number of key columns: the first columns, which identify a line."""
 LEAST, LONGEST = 16, 34
 """Minimum width of the texts of a table that is too wide, and their maximum where it is split, in characters."""
-CHARTS = "Charts: --charts DIR. HTML page: gpubench report FILES."
 
 
 @dataclass(frozen=True)
@@ -52,7 +47,7 @@ def screen(answer: Answer, *, in_full: bool = False, width: int | None = None) -
     head, room = wrapped(answer.headline, width), 4 * WIDTH // width
     if len(head) > room:
         head[room - 1 :] = [cut(f"{head[room - 1]} {head[room]}", width)]
-    results = answer.comparisons[:MOST]
+    results = answer.comparisons[:12]  # those of one screen
     in_table = [result for result in results if result.own] or results
     by_model = _by_model(in_table, answer, width)
     others = [result for result in results if result not in in_table]
@@ -195,7 +190,7 @@ def _drawn(columns: Sequence[TextColumn], width: int) -> Iterator[str]:
     widths = _widths(columns, width)
     for line in zip(*([column.name, *column.texts] for column in columns), strict=True):
         cells = [
-            [text] if cell_len(text) <= wide else folded(text, wide, FOLDS)
+            [text] if cell_len(text) <= wide else folded(text, wide, most=3)
             for text, wide in zip(line, widths, strict=True)
         ]
         for at in range(max(map(len, cells))):
@@ -346,4 +341,4 @@ def _tail(answer: Answer, results: Sequence[Result], width: int, *, in_full: boo
         signs = signs if in_full else signs.replace("has a caveat.", "has a caveat; see --all.")
         yield from wrapped(signs, width) if signs else []
     if results:
-        yield from wrapped(CHARTS, width)
+        yield from wrapped("Charts: --charts DIR. HTML page: gpubench report FILES.", width)

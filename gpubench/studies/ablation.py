@@ -14,17 +14,7 @@ from gpubench.analysis.verdicts import Comparison, groups_in
 from gpubench.studies import words
 from gpubench.studies.cases import cases_table, evidence_table, known
 from gpubench.studies.pairs import compares_more, is_change, pair_result
-from gpubench.studies.section import (
-    Bar,
-    BarGroup,
-    Bars,
-    Column,
-    Estimate,
-    Result,
-    Section,
-    Table,
-    Value,
-)
+from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Result, Section, Table, Value
 
 
 def sections(compared: Compared) -> Iterator[Section]:

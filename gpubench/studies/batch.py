@@ -80,6 +80,7 @@ def _of_curves(workload: Workload, curves: list[tuple[Group, RateByBatch]]) -> S
         for batch, (rate, peak) in curve.items()
     ]
     suite, title = workload.groups[0].suite, f"{words.title_of(workload.groups)}; rate by batch"
+    results = [_fastest(group, curve) for group, curve in curves]
     groups = [group for group, _ in curves]
     bar_groups = [
         BarGroup(
@@ -90,14 +91,13 @@ def _of_curves(workload: Workload, curves: list[tuple[Group, RateByBatch]]) -> S
     ]
     chart = Bars(
         words.slug(title),
-        f"{suite}: the rate grows with the batch",
+        results[0].said if len(results) == 1 else f"{suite}: rate by batch",
         f"Training samples per second by batch; higher is better; {title}",
         tuple(bar_groups),
         "samples/s",
         foot=words.chart_foot(groups),
         cases=words.behind(groups),
     )
-    results = [_fastest(group, curve) for group, curve in curves]
     more = {"tables": (Table.of("rate by batch", lines),), "charts": (chart,), "cases": words.behind(groups)}
     return words.section_of(workload.groups, "batch", "; rate by batch", results, **more)
 
@@ -197,12 +197,11 @@ def _accuracy_section(suite: str, rows: pd.DataFrame) -> Section:
     ]
     where = words.listed(map(words.data_name, sorted(rows["data"].unique())))
     torch = [f"torch {version}" for version in sorted(rows["torch"].unique()) if version]
-    marks = words.marked(marks_in(rows), len(rows), "runs ")
     title = f"{suite}: accuracy as the batch grows"
     chart = Bars(
         words.slug(f"{suite} accuracy by batch"),
         title,
-        "; ".join([f"Accuracy on {where} by samples per step; higher is better", *marks]),
+        f"Accuracy on {where} by samples per step; higher is better",
         tuple(
             BarGroup(name, tuple(Bar(f"batch {_named(size)}", size.accuracy) for size in sizes))
             for name, sizes in recipes.items()

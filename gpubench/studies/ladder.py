@@ -158,7 +158,7 @@ def _table(ladder: Ladder) -> Table:
 
 def _line(rung: Group, before: Group | None) -> dict[Column, Value]:
     bound = bound_of(rung.row)
-    limit = bound.limit_seconds
+    limit, share = bound.limit_seconds, known(rung.number("success_rate"))
     return {
         Column("step"): rung.model,
         Column("epochs", "count"): known(rung.epochs),
@@ -170,18 +170,13 @@ def _line(rung: Group, before: Group | None) -> dict[Column, Value]:
         Column("trials", "count"): rung.trials,
         Column("mean accuracy", "share", "higher", places=2): known(rung.accuracy),
         Column("reached the goal"): _reached(rung),
-        Column("seconds to a success", "s", "lower"): seconds_to_success(rung),
+        # Until a run reaches the goal, with repeats.
+        Column("seconds to a success", "s", "lower"): rung.median / share if share else None,
         Column("limit", "s"): limit,
         Column("of the limit", "share", places=0): limit / rung.median if limit else None,
         Column("peak"): bound.peak if limit else "",
         Column("notes", note=True): "; ".join(_notes(rung)),
     }
-
-
-def seconds_to_success(rung: Group) -> float | None:
-    """Return the expected seconds until a run reaches the goal, with repeats; None if no run did."""
-    share = known(rung.number("success_rate"))
-    return rung.median / share if share else None
 
 
 def _reached(rung: Group) -> str:

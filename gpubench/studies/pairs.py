@@ -18,19 +18,7 @@ from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, groups_in, out_o
 from gpubench.rows.params import params_of
 from gpubench.studies import words
 from gpubench.studies.cases import cases_table, estimate, evidence_table, interval_of, policy_text
-from gpubench.studies.section import (
-    DECIDED,
-    Bar,
-    BarGroup,
-    Bars,
-    Column,
-    Estimate,
-    Part,
-    Result,
-    Section,
-    Table,
-    Value,
-)
+from gpubench.studies.section import DECIDED, Bar, BarGroup, Bars, Column, Estimate, Part, Result, Section, Table, Value
 from gpubench.suite.precisions import FULL
 from gpubench.suite.trial import counts_by_rate
 
@@ -39,7 +27,7 @@ MASTER = "fp16-master"
 IS_MIXED = f"mixed precision is {MASTER} here: an fp16 model with fp32 master weights"
 WIDE = 2.0
 """If the largest ratio is this many times the smallest, the range is shown instead of the mean."""
-PARTS = ("train_", "valid_")
+PARTS = ("train_", "valid_images", "valid_tokens")
 """How the names of parameters begin that train or validate on a part of the data."""
 
 
@@ -352,8 +340,12 @@ def recipe_of(result: Result, groups: Sequence[Group]) -> str:
     if not known:
         return f"a full run of {result.suite}"
     count = epochs.pop()
-    part = [f"{name}={value}" for name, value in words.shared_params(groups).items() if name.startswith(PARTS)]
-    part = [text for text in part if not text.endswith("=0")]
+    given = {name: value for name, value in words.shared_params(groups).items() if name.startswith(PARTS)}
+    part = [
+        f"{value} {name.replace('train_', 'training ').replace('valid_', 'validation ')}"
+        for name, value in given.items()
+        if value != "0"
+    ]
     return ", ".join([f"{count:.0f} epoch{'s' * (count != 1)} of {words.data_name(data.pop())}", *part])
 
 

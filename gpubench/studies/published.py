@@ -32,11 +32,13 @@ def epoch_sections(compared: Compared) -> Iterator[Section]:
         results = tuple(_best_epoch(group, epochs) for group, epochs in trainings)
         names = Counter[str]()
         tables = []
-        for group, epochs in trainings:
-            name = f"epochs of {group.model}, {group.precision}, {_where(group)}"
+        titles = [f"epochs of {group.model}, {group.precision}, {_where(group)}" for group, _ in trainings]
+        columns = ("suite", "suite_version", "model", "precision", "card", "params")
+        facts = [{name: group.row[name] for name in columns} for group, _ in trainings]
+        for name, (_, epochs) in zip(words.with_differences(titles, facts), trainings, strict=True):
             names[name] += 1
-            name = f"{name} ({names[name]})" if names[name] > 1 else name
-            tables.append(Table.of(name, [_epoch_line(epoch) for epoch in epochs]))
+            numbered = f"{name} ({names[name]})" if names[name] > 1 else name
+            tables.append(Table.of(numbered, [_epoch_line(epoch) for epoch in epochs]))
         cases = words.behind(group for group, _ in trainings)
         yield Section("epochs", suite, f"{suite}: accuracy by epoch", results, tuple(tables), cases=cases)
 

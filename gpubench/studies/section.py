@@ -67,10 +67,6 @@ class Table:
         columns = tuple(dict.fromkeys(column for line in lines for column in line))
         return cls(name, columns, tuple(tuple(line.get(column) for column in columns) for line in lines))
 
-    def to_frame(self) -> "pd.DataFrame":
-        """Return a data frame; a column of estimates becomes three: the value, `... low` and `... high`."""
-        return _numeric_frame(*flat(self))
-
 
 def _numeric_frame(names: Sequence[str], lines: Sequence[Sequence[object]]) -> "pd.DataFrame":
     """Return a data frame; a column without texts is numeric, with NaN where there is no figure."""
@@ -336,7 +332,9 @@ class Answer:
         import pandas as pd
 
         tables = [(section, table) for section in self.sections for table in section.tables if table.name == "cases"]
-        frames = [table.to_frame().assign(suite=section.suite, section=section.title) for section, table in tables]
+        frames = [
+            _numeric_frame(*flat(table)).assign(suite=section.suite, section=section.title) for section, table in tables
+        ]
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
     @property

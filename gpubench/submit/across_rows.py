@@ -13,8 +13,6 @@ FIGURES = (
     "setup_seconds", "startup_seconds", "precision_error", "loss", "accuracy",
 )  # fmt: skip
 """Figures of a trial."""
-FEWEST_FIGURES = 3
-"""Two trials with at least so many figures, all equal, are copies."""
 NAMED_TRIALS = 6
 """Maximum missing trials that a message names."""
 Shape = tuple[object, ...]
@@ -70,9 +68,8 @@ def _copies(rows: Sequence[SubmittedRow], published: Sequence[SubmittedRow]) -> 
     submitted = {id(row): at for at, row in enumerate(rows)}
     every = [row for row in [*published, *rows] if row.trained]
     copied: set[int] = set()
-    for original, row, how in sorted(
-        _equal(every), key=lambda pair: id(pair[0]) in submitted
-    ):  # published originals first
+    published_first = sorted(_equal(every), key=lambda pair: id(pair[0]) in submitted)
+    for original, row, how in published_first:
         if id(row) not in submitted or id(row) in copied or _is_itself(original, row):
             continue
         copied.add(id(row))
@@ -81,11 +78,11 @@ def _copies(rows: Sequence[SubmittedRow], published: Sequence[SubmittedRow]) -> 
 
 
 def _equal(rows: Sequence[SubmittedRow]) -> Iterator[tuple[SubmittedRow, SubmittedRow, str]]:
-    """Return pairs of an earlier and a later row whose laps, or all of whose figures, are equal."""
+    """Return pairs of an earlier and a later row whose laps, or all of whose three or more figures, are equal."""
     first: dict[Shape, SubmittedRow] = {}
     for row in rows:
         laps = row.laps or ()
-        figures = tuple(row.cells[name] for name in FIGURES) if sum(map(row.known, FIGURES)) >= FEWEST_FIGURES else ()
+        figures = tuple(row.cells[name] for name in FIGURES) if sum(map(row.known, FIGURES)) >= 3 else ()
         for how, values in (("laps", laps), ("figures", tuple(map(str, figures)))):
             original = first.setdefault((how, values), row)
             if values and original is not row:

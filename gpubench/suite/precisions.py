@@ -90,11 +90,6 @@ FULL = frozenset(name for name, precision in PRECISIONS.items() if precision.ful
 """Precisions that are not mixed."""
 
 
-def means_something(precision: str, kind: str) -> bool:
-    """Return whether a rate in this precision means something on a kind of device: a CPU's in 8 bits does not."""
-    return not (kind == "cpu" and precision in LINEAR_ONLY)
-
-
 def multiplied_in(precision: str) -> str:
     """Return the precision of its multiplications: fp16 for fp16-master and fp16-pure."""
     declared = PRECISIONS.get(precision)

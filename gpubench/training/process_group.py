@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from gpubench.hardware import host
-from gpubench.hardware.interconnect import NCCL_LOG, NCCL_SETTINGS, interconnect, interface_of
+from gpubench.hardware.interconnect import NCCL_LOG, NCCL_SETTINGS, interconnect
 from gpubench.suite.trial import Trial
 from gpubench.training.clock.timer import Peers
 from gpubench.training.device import bus_address
@@ -64,13 +64,6 @@ def loopback_store(timeout_seconds: float) -> dist.TCPStore:
         timeout=timedelta(seconds=timeout_seconds),
         master_listen_fd=listener.detach(),  # torch closes it with the store
     )
-
-
-def stay_on_loopback() -> None:
-    """Make Gloo and NCCL, in this process and those it starts, listen on the loopback interface alone."""
-    interface = interface_of("127.0.0.1")
-    if interface:
-        os.environ.update(GLOO_SOCKET_IFNAME=interface, NCCL_SOCKET_IFNAME=interface)
 
 
 @dataclass(frozen=True)

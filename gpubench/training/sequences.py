@@ -128,16 +128,9 @@ def train_on_text(
 ) -> dict[str, float]:
     """Train a network that returns its loss; return the validation loss in nats per token.
 
-    A full run on real data ends with the first epoch whose validation loss is at most the parameter `goal`.
-
-    Args:
-        trial: has the parameters.
-        clock: times the run.
-        texts: tokens of the training and of the validation text.
-        network: on the device, prepared for its precision.
-        optimizers: of the network.
-        rate_at: the schedule of the learning rate.
-        watch: the context of the first step on a resident batch.
+    A full run on real data ends with the first epoch whose validation loss is at most the parameter `goal`. `texts` are
+    the tokens of training and validation. The network is on the device and prepared for its precision. `watch` is the
+    context of the first step on a resident batch.
     """
     params, device = trial.params, torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)

@@ -53,7 +53,13 @@ class Stepper:
         self._precision, self._clip_norm = PRECISIONS[mode.name], clip_norm
         self._model = model
         self._optimizers = list(optimizer) if isinstance(optimizer, Sequence) else [optimizer]
-        self._scale = LossScale(mode, loss_scale or 0)
+        self._fixed_scale = float(loss_scale or 0)
+        self._scaler = mode.scaler(self._fixed_scale)
+        if self._fixed_scale:
+            self._scaler.set_growth_interval(NEVER)
+        self._scale: torch.Tensor | None = None  # on the device, from the first loss on
+        self._one = self._skipped = torch.zeros(())
+        self._skipped_before = 0  # by an earlier process
         self._factor = float(loss_scale or 1) if self._precision.pure else 1.0
         self._halves, self._masters = use_masters(self._optimizers) if self._precision.masters else ([], [])
         for one_optimizer in self._optimizers:
@@ -70,9 +76,13 @@ class Stepper:
     def scaled(self, loss: torch.Tensor) -> torch.Tensor:
         """Return the scalar `loss`, scaled if the precision needs it, to call `backward` on."""
         self._losses.add(loss)
-        if self._scale.enabled:
-            return self._scale.apply(loss)
-        return loss * self._factor if self._factor != 1 else loss
+        if not self._scaler.is_enabled():
+            return loss * self._factor if self._factor != 1 else loss
+        scaled: torch.Tensor = self._scaler.scale(loss)
+        if self._scale is None:
+            self._one, self._skipped = torch.ones((), device=loss.device), torch.zeros((), device=loss.device)
+            self._scale = self._scaler.scale(self._one)
+        return scaled
 
     def backward(self, loss: torch.Tensor) -> None:
         """Run the backward pass of a scalar `loss`; several calls before `step` add up their gradients."""
@@ -89,17 +99,33 @@ class Stepper:
                 if weight.grad is not None:
                     weight.grad.div_(self._factor)
         if self._clip_norm is not None:
-            self._scale.unscale(self._optimizers)
+            for optimizer in self._optimizers:
+                self._scaler.unscale_(optimizer)
             clip_grad_norm_(self._parameters(), self._clip_norm)
-        self._scale.step(self._optimizers)
+        for optimizer in self._optimizers:
+            self._scaler.step(optimizer)
+        self._update_scale()
         master_params_to_model_params(self._halves, self._masters)  # unchanged if the step was skipped
         for optimizer in self._optimizers:
             optimizer.zero_grad()
 
+    def _update_scale(self) -> None:
+        """Update the scale, and count the step if an overflow made the scaler skip it, without waiting."""
+        self._scaler.update()
+        if self._scale is None:
+            return
+        # A lower scale means an overflow; it is compared on the device, because reading it would wait.
+        before, self._scale = self._scale, self._scaler.scale(self._one)
+        self._skipped += self._scale < before
+        if self._fixed_scale:
+            self._scaler.update(self._fixed_scale)
+            self._scale = before
+
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint needs besides the states of model and optimizer: scale, masters and counts."""
         return {
-            "scale": self._scale.state(),
+            "scaler": self._scaler.state_dict(),
+            "skipped": self._skipped_steps or 0,
             "masters": [master.detach() for master in self._masters],
             "steps": self._steps,
             "nonfinite_losses": self._losses.count,
@@ -108,7 +134,8 @@ class Stepper:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from such a `state`, after model and optimizer have been restored."""
-        self._scale.restore(state["scale"])
+        self._scaler.load_state_dict(state["scaler"])
+        self._skipped_before = state["skipped"]
         with torch.no_grad():
             for master, value in zip(self._masters, state["masters"], strict=True):
                 master.copy_(value)
@@ -118,13 +145,23 @@ class Stepper:
     def notes(self) -> Notes:
         """Return the counts, read from the device, and the dtypes of the weights."""
         return Notes(
-            loss_scale=self._factor if self._precision.pure else self._scale.value,
-            skipped_steps=self._scale.skipped,
+            loss_scale=self._factor if self._precision.pure else self._loss_scale,
+            skipped_steps=self._skipped_steps,
             nonfinite_losses=self._losses.count,
             diverged=self._diverged(),
             weights=dtypes_of(self._model, self._optimizers),
             low_products=low_precision.products_of(self._model),
         )
+
+    @property
+    def _loss_scale(self) -> float | None:
+        """The loss scale, read from the device; None if nothing is scaled."""
+        return self._scaler.get_scale() if self._scaler.is_enabled() else None
+
+    @property
+    def _skipped_steps(self) -> int | None:
+        """Number of steps skipped so far, read from the device; None if nothing is scaled."""
+        return self._skipped_before + int(self._skipped.item()) if self._scaler.is_enabled() else None
 
     def _diverged(self) -> str:
         if self._losses.last_is_bad:
@@ -133,74 +170,14 @@ class Stepper:
         learnt = [tensor for _, tensors in _owners(self._model) for tensor in tensors]
         if bad := sum(not bool(tensor.isfinite().all()) for tensor in learnt):
             return f"{bad} of the model's weights and statistics were not finite after {self._losses.total} steps"
-        scale, skipped = self._scale.value, self._scale.skipped
+        scale, skipped = self._loss_scale, self._skipped_steps
         # A dynamic scale skips steps until it is small enough; below 1 the training has failed.
-        if scale is not None and self._steps and skipped == self._steps and (self._scale.fixed or scale < 1):
+        if scale is not None and self._steps and skipped == self._steps and (self._fixed_scale or scale < 1):
             return f"every one of {skipped} steps was skipped, at a loss scale of {scale:g}"
         return ""
 
     def _parameters(self) -> list[nn.Parameter]:
         return [p for optimizer in self._optimizers for group in optimizer.param_groups for p in group["params"]]
-
-
-class LossScale:
-    """torch's GradScaler, dynamic or fixed, with a count of skipped steps that does not wait for the device."""
-
-    def __init__(self, mode: Mode, fixed: float) -> None:
-        self.fixed = float(fixed)
-        self._scaler = mode.scaler(fixed)
-        if fixed:
-            self._scaler.set_growth_interval(NEVER)
-        self.enabled = self._scaler.is_enabled()
-        self._now: torch.Tensor | None = None
-        self._before = 0  # skipped by an earlier process
-        self._one = self._skipped = torch.zeros(())
-
-    def apply(self, loss: torch.Tensor) -> torch.Tensor:
-        """Return `loss` times the scale."""
-        scaled: torch.Tensor = self._scaler.scale(loss)
-        if self._now is None:
-            self._one, self._skipped = torch.ones((), device=loss.device), torch.zeros((), device=loss.device)
-            self._now = self._scaler.scale(self._one)
-        return scaled
-
-    def unscale(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
-        """Divide the optimizers' gradients by the scale, to clip them."""
-        for optimizer in optimizers:
-            self._scaler.unscale_(optimizer)
-
-    def step(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
-        """Take a step with each optimizer whose gradients are finite; with all of them if nothing is scaled."""
-        for optimizer in optimizers:
-            self._scaler.step(optimizer)
-        self._scaler.update()
-        if not self.enabled or self._now is None:
-            return
-        # A lower scale means an overflow; it is compared on the device, because reading it would wait.
-        before, self._now = self._now, self._scaler.scale(self._one)
-        self._skipped += self._now < before
-        if self.fixed:
-            self._scaler.update(self.fixed)
-            self._now = before
-
-    def state(self) -> dict[str, Any]:
-        """Return GradScaler's state and the number of skipped steps."""
-        return {"scaler": self._scaler.state_dict(), "skipped": self.skipped or 0}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from such a state."""
-        self._scaler.load_state_dict(state["scaler"])
-        self._before = state["skipped"]
-
-    @property
-    def value(self) -> float | None:
-        """The scale, read from the device; None if nothing is scaled."""
-        return self._scaler.get_scale() if self.enabled else None
-
-    @property
-    def skipped(self) -> int | None:
-        """Number of steps skipped so far, read from the device; None if nothing is scaled."""
-        return self._before + int(self._skipped.item()) if self.enabled else None
 
 
 class Tally:

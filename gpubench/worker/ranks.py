@@ -23,7 +23,7 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, RunProcs
 from gpubench.hardware.host import numa_nodes
 from gpubench.hardware.interconnect import NCCL_LOG, interface_of, nccl_facts
 from gpubench.suite.trial import TRAINED, Case, measurement_from_json, trial_from_json
-from gpubench.training.process_group import Place, connect, loopback_store, stay_on_loopback
+from gpubench.training.process_group import Place, connect, loopback_store
 from gpubench.worker.failures import Failure, cause, failed, fault_of, together
 from gpubench.worker.run_trial import Message, run_rank
 
@@ -42,13 +42,11 @@ def run(task: Message, channel: socket.socket) -> Message:
     """
     case = trial_from_json(task["trial"]).case
     place, server = _place(task)
-    interface = interface_of(place.address)
-    if case.nodes == 1:
-        stay_on_loopback()
-    elif interface:
-        # Without it Gloo looks up the machine's own name, which may mean another address, or none.
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
-        os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
+    # Without it Gloo looks up the machine's own name, which may mean another address, or none.
+    interface = interface_of("127.0.0.1" if case.nodes == 1 else place.address)
+    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if interface else ():
+        # Processes of one machine listen on the loopback interface alone.
+        os.environ[name] = interface if case.nodes == 1 else os.environ.get(name, interface)
     # What it would log at the end of a trial is in the row, with the process named.
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     local = case.processes // case.nodes

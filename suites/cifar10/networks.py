@@ -54,9 +54,8 @@ class Norm(nn.BatchNorm2d):
 def weight_gradient(images: torch.Tensor, gradients: torch.Tensor) -> torch.Tensor:
     """Return the gradient of a 3 x 3 convolution's weights, (outputs, inputs, 3, 3): a matrix product per weight.
 
-    Args:
-        images: input of the convolution, which pads by 1, (N, inputs, height, width).
-        gradients: of its output, (N, outputs, height, width).
+    `images` (N, inputs, height, width) are its input, padded by 1. `gradients` (N, outputs, height, width) are those of
+    its output.
     """
     _, _, height, width = images.shape
     images, gradients = images.permute(0, 2, 3, 1), gradients.permute(0, 2, 3, 1)

@@ -16,13 +16,11 @@ from gpubench import Blueprint, Clock, Trial, UserError
 from gpubench.data.schedules import Phase, Schedule, schedule_of
 from gpubench.training import weighted_mean
 
-from .data import Source
+from .data import SYNTHETIC_CLASSES, Source
 from .network import Network, Score, State, evaluate, network_of, no_algorithm_search
 
 Line = dict[str, Any]
 """A line of the row's table: an epoch, or a phase."""
-CLASSES = 1000
-"""Of ImageNet; a run has those of its tree."""
 SEARCHED = ("max", "fastest")
 """Batch policies that search a batch: they must not take a step that has too few images for one that fits."""
 
@@ -156,11 +154,6 @@ def first_reached(lines: Sequence[Line], trial: Trial) -> Line | None:
     return next((epoch_line for epoch_line in lines if epoch_line["top5"] >= goal), None)
 
 
-def mean_loss(losses: Sequence[torch.Tensor], trial: Trial) -> float:
-    """Return the mean of these losses over all processes."""
-    return weighted_mean([float(torch.stack(list(losses)).mean())], len(losses), trial)[0]
-
-
 class Events:
     """TensorBoard events with imagenet18's tags; without --tensorboard it writes nothing."""
 
@@ -203,7 +196,7 @@ def blueprint(trial: Trial) -> Blueprint:
 
     size = schedule.phases[0].size
     return Blueprint(
-        network=network_of(trial.case.model, CLASSES),
+        network=network_of(trial.case.model, SYNTHETIC_CLASSES),
         inputs=(torch.zeros(2, 3, size, size),),
         epochs=schedule.epochs,
         schedule={
@@ -238,7 +231,8 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
         losses = []
         steps = clock.steps(training, "train", samples, count=lambda parts: sum(len(labels) for _, labels in parts))
         for number, parts in enumerate(steps):
-            net.set_lr(rate(schedule, epoch + number / len(training), training.images_per_step, params.lr))
+            for group in net.optimizer.param_groups:
+                group["lr"] = rate(schedule, epoch + number / len(training), training.images_per_step, params.lr)
             losses.append(net.step(parts, training.weights[number]))
             checkpoint.heartbeat(clock)
         began = time.perf_counter()
@@ -248,7 +242,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
         source.gather()
         source.refuse_bad()
         crop = "rectangle" if phase.rect_val else "square"
-        loss = mean_loss(losses, trial)
+        (loss,) = weighted_mean([float(torch.stack(losses).mean())], len(losses), trial)
         lines.append(line(epoch, clock.elapsed / 3600, score, crop, phase, loss))
         events.write(lines[-1], seconds=time.perf_counter() - began, samples=samples * (epoch + 1))
 

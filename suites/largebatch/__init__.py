@@ -9,9 +9,8 @@ The learning rate warms up, then falls with the square of the share of steps tha
 arXiv 1708.03888). For `sgd` it grows in proportion to the batch (Goyal and others 2017, arXiv 1706.02677). For LARS
 it grows with the batch's square root.
 
-`lars` computes its norms in fp32. `lars-fp16-norms` computes them in fp16, squares included. There a value below 2e-4
-squares to zero, and the layer gets the wrong rate. For that reason "Training ImageNet in Four Minutes" casts to fp32
-(Jia and others 2018, arXiv 1807.11205, section 3.1).
+`lars` computes its norms in fp32 and `lars-fp16-norms` in fp16, where a value below 2e-4 squares to zero. Therefore
+"Training ImageNet in Four Minutes" casts to fp32 (Jia and others 2018, arXiv 1807.11205, section 3.1).
 """
 
 from gpubench import Param, Suite, imported

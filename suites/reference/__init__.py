@@ -41,7 +41,6 @@ SUITE = Suite(
     },
     studies=("placing",),
     unit="samples",
-    batch="max",
     cpu_batch=8,
     train_samples=lambda params: int(params["samples"]),
     most_elements=most_elements,

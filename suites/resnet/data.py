@@ -117,10 +117,8 @@ def article_transforms(images: torch.Tensor, size: int, generator: torch.Generat
 def warp(x: torch.Tensor, y: torch.Tensor, magnitude: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the coordinates (N, size, size) after a perspective that maps moved corners back to the image's.
 
-    Args:
-        x: from -1 to 1, (1, 1, size).
-        y: from -1 to 1, (1, size, 1).
-        magnitude: how far the right, left, bottom and top side move their corners, (N, 4, 1, 1).
+    `x` (1, 1, size) and `y` (1, size, 1) go from -1 to 1. `magnitude` (N, 4, 1, 1) is how far the right, left, bottom
+    and top side move their corners.
     """
     right, left, bottom, top = magnitude.flatten(1).unbind(1)
     moved = ((-1 - top, -1 - left), (-1 - bottom, 1 + left), (1 + top, -1 - right), (1 + bottom, 1 + right))

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import lightning  # noqa: F401  (sets the levels of its loggers anew)
 import numpy as np
 import torch
-import torch.distributed as dist
 from lightning.fabric import Fabric
 from lightning.fabric.plugins import MixedPrecision, Precision
 from lightning.fabric.strategies import DDPStrategy, ModelParallelStrategy, Strategy
@@ -27,7 +26,7 @@ from torchvision import transforms as t
 from gpubench import Clock, Trial
 from gpubench.data.datasets import load_cifar
 from gpubench.hardware.environment import cpu_count
-from gpubench.training import Notes, mode_of
+from gpubench.training import Notes, mode_of, weighted_mean
 
 from . import CLASSES, SIZE, TEST_IMAGES, TRAIN_IMAGES, VALID_IMAGES
 from .network import network
@@ -181,7 +180,7 @@ class Pipeline:
 
     def __init__(self, trial: Trial) -> None:
         silence()
-        self.params, self.ranks = trial.params, trial.case.processes
+        self.trial, self.params, self.ranks = trial, trial.params, trial.case.processes
         device = torch.device(trial.case.device)
         first = (device.index or 0) - trial.rank
         if self.ranks > 1:
@@ -244,12 +243,9 @@ class Pipeline:
     def sums(self) -> dict[str, float]:
         """Return mean loss and accuracy over all processes since the last call."""
         sums = torch.stack(self.batch_sums).cpu().double().sum(0)
-        total = torch.cat([sums, torch.tensor([self.images], dtype=torch.float64)])
-        if self.ranks > 1:
-            dist.all_reduce(total)
+        loss, accuracy = weighted_mean((sums / self.images).tolist(), self.images, self.trial)
         self.batch_sums, self.images = [], 0
-        loss, right, images = total.tolist()
-        return {"loss": loss / images, "accuracy": right / images}
+        return {"loss": loss, "accuracy": accuracy}
 
     def moved(self, batch: Batch) -> Batch:
         """Return images and labels on the device; copies from pinned memory do not wait."""

@@ -15,9 +15,10 @@ training.py has the text, the networks, and what trains them.
 """
 
 from collections.abc import Mapping
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 
 from gpubench import Case, Param, ParamValue, Suite, imported
-from gpubench.hardware.apex import why_no_apex
 from gpubench.suite.precisions import LINEAR_ONLY, NO_LARGE_LINEAR
 from gpubench.suite.trial import rnn_refusal
 
@@ -27,6 +28,8 @@ VOCABULARY = 33_278
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 ARTICLE_BATCH, TENSORCORE_BATCH = 20, 24
+APEX_MODULES = ("optimizers", "amp", "fp16_utils", "multi_tensor_apply")
+"""What `apex.fp16_utils.FP16_Optimizer` needs. An `apex` without `apex.optimizers` is not NVIDIA's."""
 
 
 def flops(model: str, params: Mapping[str, ParamValue]) -> float:
@@ -50,6 +53,20 @@ def flops(model: str, params: Mapping[str, ParamValue]) -> float:
 def recipe_batch(model: str, params: Mapping[str, ParamValue], precision: str) -> int:
     """Return the preset's batch, the same for all precisions on every device."""
     return TENSORCORE_BATCH if params["preset"] == "tensorcore" else ARTICLE_BATCH
+
+
+def why_no_apex() -> str:
+    """Return why `apex.fp16_utils.FP16_Optimizer` cannot be used; empty if its modules are installed."""
+    spec = find_spec("apex")
+    if spec is None:
+        return "NVIDIA Apex is not installed"
+    # find_spec("apex.amp") would import apex itself; the path finder only looks.
+    folders = list(spec.submodule_search_locations or ())
+    missing = [name for name in APEX_MODULES if not PathFinder.find_spec(f"apex.{name}", folders)]
+    if "optimizers" in missing:
+        return "apex is not NVIDIA Apex but the package index's unrelated apex (it has no apex.optimizers)"
+    # apex.amp and apex.fp16_utils left it in May 2025 (NVIDIA/apex#1896).
+    return f"apex has no {', '.join(missing)}; the last tag with all of them is 25.05" if missing else ""
 
 
 def refuse(case: Case) -> str:

@@ -6,10 +6,7 @@ import torch
 from gpubench.rows.read import load
 from gpubench.training import device, precision
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
 
 def test_every_precision_of_resnet_or_a_reason(cli_process, tmp_path):

@@ -15,8 +15,6 @@ PREFIXES = ("", "rtx", "gtx", "radeon", "radeonrx", "intel")
 """Words that users leave out before a name."""
 MORE_WORDS = {"H100 80GB HBM3": "SXM SXM5"}
 """Words that users add to a card's name."""
-MOST_NAMED = 5
-"""Maximum number of names in an error message."""
 
 
 class UnknownCardError(UserError):
@@ -68,7 +66,7 @@ def find_card(text: str, cards: Sequence[str]) -> str:
     alike = sorted(alike or [card for name, card in names.items() if len(squashed) > 1 and squashed in name])
     if not alike:
         raise UnknownCardError(f"{text}: no card of our data{did_you_mean(text, cards)} (gpubench cards --all)")
-    named = listed(alike, MOST_NAMED)
+    named = listed(alike, most=5)
     raise UnknownCardError(f"{text}: give more of the name; there is {named} (gpubench cards --all)")
 
 

@@ -10,12 +10,7 @@ from functools import cache
 import pandas as pd
 
 from gpubench.rows.params import params_of
-from gpubench.studies.cards.figures import (
-    CLASS_OF,
-    Figure,
-    published,
-    short_name,
-)
+from gpubench.studies.cards.figures import CLASS_OF, Figure, published, short_name
 from gpubench.studies.cards.ratio import SpeedRatio, Speeds
 from gpubench.studies.section import Estimate
 from gpubench.studies.words import times

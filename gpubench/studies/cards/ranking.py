@@ -62,21 +62,11 @@ class Ranking:
         """Return the cards with a figure in the first class."""
         return tuple(line for line in self.lines if line.is_measured)
 
-    @property
-    def best(self) -> RankedCard:
-        """Return the fastest card that is not the reference."""
-        return next(line for line in self.ranked if line.card != self.reference)
-
 
 def rank(
-    reference: str = REFERENCE,
-    classes: Sequence[str] = DEFAULT_CLASSES,
-    dollars: Mapping[str, float] | None = None,
+    reference: str = REFERENCE, classes: Sequence[str] = DEFAULT_CLASSES, dollars: Mapping[str, float] | None = None
 ) -> Ranking:
-    """Return all cards by their speed in the first class.
-
-    `dollars`: per hour, by card.
-    """
+    """Return all cards by their speed in the first class; `dollars` are per hour, by card."""
     groups, first = published().groups, classes[0]
     measured, figures = published_speeds(first).cards, Counter(figure.card for figure in published().used)
     dollars = dollars or {}
@@ -153,7 +143,7 @@ def answer_with(
 
 def headline(ranking: Ranking) -> str:
     """Return the one-sentence summary of the ranking."""
-    best, kind = ranking.best, ranking.classes[0]
+    kind, best = ranking.classes[0], next(line for line in ranking.ranked if line.card != ranking.reference)
     place = "first" if ranking.ranked[0] == best else "second"
     return (
         f"Of {len(ranking.ranked)} cards measured in {CLASSES[kind]}, {best.card} is {place}:"
@@ -165,12 +155,13 @@ def headline(ranking: Ranking) -> str:
 def rank_sentence(ranking: Ranking, card: str) -> str:
     """Return `RTX 4090 is number 15 of 65 cards in half precision, 0.80 times as fast as ... (90% of workloads: ...)`.
 
-    A card without a figure in that class has no number: `RTX 5080 is, in half precision, 0.46 times as fast as ...`.
+    A card without a figure in that class has no number: `L4 is estimated from its data sheet in half precision, ...`.
     """
     cards = [line.card for line in ranking.ranked]
     line = next(line for line in ranking.lines if line.card == card)
     first = ranking.classes[0]
-    parts = [f"{card} is the reference" if card == ranking.reference else f"{card} is, in {CLASSES[first]}"]
+    estimated = f"{card} is estimated from its data sheet in {CLASSES[first]}"
+    parts = [f"{card} is the reference" if card == ranking.reference else estimated]
     if card in cards:
         parts = [f"{card} is number {cards.index(card) + 1} of {len(cards)} measured cards in {CLASSES[first]}"]
     for kind, ratio in line.ratios.items() if card != ranking.reference else ():

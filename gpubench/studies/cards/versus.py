@@ -7,14 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gpubench.studies.cards.figures import CLASSES, SECONDS, TF32_NOTE, Figure, published
 from gpubench.studies.cards.ranking import answer_with, chart, rank, rank_sentence, workloads_text
-from gpubench.studies.cards.ratio import (
-    WORKLOADS_50,
-    Pair,
-    SpeedRatio,
-    around,
-    pairs_of,
-    published_speeds,
-)
+from gpubench.studies.cards.ratio import WORKLOADS_50, Pair, SpeedRatio, around, pairs_of, published_speeds
 from gpubench.studies.section import Answer, Column, Table, Value
 from gpubench.studies.words import gain, listed, times
 
@@ -24,11 +17,7 @@ BRIEF_LINES = 4
 """Lines at each end of the table of pairs on a terminal."""
 
 
-def answer(
-    cards: tuple[str, str],
-    classes: Sequence[str],
-    dollars: Mapping[str, float] | None = None,
-) -> Answer:
+def answer(cards: tuple[str, str], classes: Sequence[str], dollars: Mapping[str, float] | None = None) -> Answer:
     """Return the speed ratio of the first card to the second, notes, and the pairs of figures behind it.
 
     `dollars`: per hour, by card.

@@ -100,11 +100,10 @@ class Laps:
 
 def _some_timed(laps: list[Lap]) -> list[Lap]:
     """Return the laps; if the phase ended before it was steady, all but the first become timed."""
-    if not laps or any(lap.kind == "timed" for lap in laps):
+    if any(lap.kind == "timed" for lap in laps):
         return laps
-    if len(laps) == 1:
-        return [replace(laps[0], kind="timed")]
-    return [laps[0], *(replace(lap, kind="timed") for lap in laps[1:])]
+    first = laps[:1] if len(laps) > 1 else []
+    return [*first, *(replace(lap, kind="timed") for lap in laps[len(first) :])]
 
 
 def length_of(loader: Iterable[Any]) -> int | None:

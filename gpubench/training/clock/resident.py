@@ -18,11 +18,7 @@ Watch = Callable[[], Iterable[AbstractContextManager[Any]]]
 class Resident:
     """Stores the largest batch of each stage, and times steps on it.
 
-    Args:
-        sampling: how much to measure.
-        timer: begins and ends laps.
-        watch: returns the contexts of untimed steps before them, whose operands are checked.
-        watched: called after these steps.
+    Untimed steps, whose operands are checked, come first in the contexts of `watch`; `watched` is called after them.
     """
 
     def __init__(

@@ -32,10 +32,7 @@ class Peers:
 class Timer:
     """The time, the device and the peers of one process.
 
-    Args:
-        synchronize: waits until the device has finished its queue.
-        now: returns monotonic seconds.
-        peers: the processes that train together.
+    `synchronize` waits until the device has finished its queue; `now` returns monotonic seconds.
     """
 
     def __init__(self, synchronize: Callable[[], None], now: Callable[[], float], peers: Peers) -> None:
