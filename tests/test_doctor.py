@@ -10,7 +10,7 @@ from gpubench.suites.wordlm import why_no_apex
 from inside import skip_sleep
 from rows import rows
 
-from gpubench.cli.doctor import checkup, examine
+from gpubench.cli.doctor import device_checks, examine
 from gpubench.hardware import advice
 from gpubench.hardware.advice import Card, CardCheck, of_card, of_torch
 from gpubench.hardware.environment import Device
@@ -60,7 +60,7 @@ def test_a_good_card_a_broken_one_and_none():
     found = of_torch(facts(card="RTX 2080 Ti", capability="7.5", unsupported={"tf32": "no TF32", "bf16": "emulated"}))
     assert {check.level for check in found} == {"ok", "note"}
     assert any("RTX 2080 Ti, 11.0 GiB, driver 595.1; precisions fp32, fp16" in f.text for f in found)
-    assert any("no bf16: emulated" in f.text for f in found)
+    assert any("bf16 is not supported: emulated" in f.text for f in found)
     (found,) = fixes(facts(problem="CUDA error: something"))
     assert "CUDA error: something" in found.text
     assert not fixes(facts(cuda=""))
@@ -83,12 +83,12 @@ def test_a_card_that_torch_does_not_see_has_a_reason(cuda, driver_cuda, words):
 
 def test_surroundings_name_data_and_room(tmp_path, monkeypatch):
     monkeypatch.setattr(advice, "ROOMY_BYTES", 1)
-    found = list(advice.surroundings(None, tmp_path / "new" / "results"))
+    found = list(advice.of_data_and_disk(None, tmp_path / "new" / "results"))
     assert any(f.level == "note" and f.advice == "gpubench data fetch cifar100" for f in found)
     assert not [f for f in found if f.level == "fix"]
     monkeypatch.setattr(advice, "ROOMY_BYTES", 1 << 60)
-    assert len([f for f in advice.surroundings(None, tmp_path) if f.level == "fix"]) == 2
-    assert any("not there" in f.text for f in advice.surroundings(tmp_path, tmp_path))
+    assert len([f for f in advice.of_data_and_disk(None, tmp_path) if f.level == "fix"]) == 2
+    assert any("not there" in f.text for f in advice.of_data_and_disk(tmp_path, tmp_path))
 
 
 def test_every_check_that_is_not_ok_says_what_to_do():
@@ -220,7 +220,7 @@ class BusyCard:
 
 def test_an_accelerator_without_a_reader_and_the_host_are_both_spoken_of():
     facts = {"torch": "2.15.0", "cuda": "", "cudnn": "", "devices": [XPU]}
-    texts = [check.text for check in checkup(facts, QUIET, [])]
+    texts = [check.text for check in device_checks(facts, QUIET, [])]
     assert any(text.startswith("xpu:7: ") and "power, energy, clocks" in text for text in texts)
     assert texts[-1] == "no problems on the host"
 

@@ -287,7 +287,7 @@ def test_what_is_bad_is_counted_by_case_and_reason(frame_of):
     list_without_value(frame, left_out, "energy")
     assert len(left_out) == 3
     assert lacking(left_out[0], "resnet18 fp32", "RTX 2080 Ti", 2, "failed", "it\ufffd broke") == []
-    assert lacking(left_out[1], "zoo fp32", 1, "out_of_memory") == []
+    assert lacking(left_out[1], "zoo fp32", 1, "out of memory") == []
     assert lacking(left_out[2], "resnet18 fp32", 1, "ok", "energy") == []
 
 
