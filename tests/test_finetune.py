@@ -116,7 +116,8 @@ def test_what_is_frozen_and_checkpointed_has_the_right_bits_and_gradients():
 @pytest.fixture
 def run(cli, tmp_path, monkeypatch):
     """Trains a Llama with two of its eight layers: 14 of 56 linear layers."""
-    monkeypatch.setitem(finetune.SIZES, "llama-6m", replace(finetune.SIZES["llama-6m"], layers=2))
+    sizes = training().SIZES
+    monkeypatch.setitem(sizes, "llama-6m", replace(sizes["llama-6m"], layers=2))
     data = tmp_path / "wikitext-2"
     data.mkdir()
     for split in ("train", "valid", "test"):
@@ -151,7 +152,7 @@ def test_qlora_has_four_bits_and_its_calls_are_seen(run, monkeypatch):
 
 
 def saved_llama(folder, **changes):
-    size = finetune.SIZES["llama-6m"]
+    size = training().SIZES["llama-6m"]
     shape = (size.layers, size.width, size.inner, size.heads, size.shared_heads)
     sizes = {
         **dict(zip(training().SHAPE, shape, strict=True)),

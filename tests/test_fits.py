@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from gpubench.suites import finetune
 from inside import run_inside
 
 from gpubench.cli.fits import fitting_case
@@ -88,8 +87,8 @@ LORA = ("llama-6m", {"method": "lora", "checkpointing": "false"})
 )
 def test_the_computed_peak_is_that_of_real_tensors(monkeypatch, model, settings, precision):
     if model.startswith("llama"):
-        pytest.importorskip("peft", reason=LLM)
-        monkeypatch.setitem(finetune.SIZES, model, replace(finetune.SIZES[model], layers=2))
+        sizes = pytest.importorskip("gpubench.suites.finetune.training", reason=LLM).SIZES
+        monkeypatch.setitem(sizes, model, replace(sizes[model], layers=2))
     trial = Trial(fitting_case(model, {"context": "64", **settings}, precision, 2, ""), index=0, seed=0)
     (computed, *larger) = step_memory(trial, [GIB / 8])
     assert computed["peak"] == pytest.approx(real_peak(trial), rel=0.05)

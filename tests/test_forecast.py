@@ -24,6 +24,7 @@ def test_a_sampled_run_gets_the_usual_time_with_searches_and_warming():
     first, second = said(42)
     assert lacking(first, "42 trials", "21 min", "cifar100", "real", "15:49") == []
     assert lacking(second, "30 min", "--time-limit") == []
+    assert said(1, replace(CASE, precision="fp16"), mode="quick")[0].startswith("1 trial, at least 23 s;")
     on_card = replace(CASE, device="cuda:0")
     assert lacking(said(18, on_card, searches=2)[0], "18 trials", 2, "18 min") == []
     assert said(3, on_card, searches=2, mode="quick")[0].startswith("3 trials and 2 batch searches, about 2 min 13 s;")

@@ -98,10 +98,10 @@ def test_no_process_is_left_of_a_group_that_hangs_or_ends(cli_process, tmp_path,
 @pytest.mark.parametrize("pipeline", ["device", pytest.param("workers", marks=pytest.mark.slow)])
 def test_resnet_trains_in_two_processes(cli_process, tmp_path, pipeline):
     options = ("--models", "resnet18", "--precision", MIXED, "--full", "--synthetic", "--batch", 8, "--processes", 2)
-    sizes = {"image_size": 32, "epochs": 1, "train_images": 33, "valid_images": 17, "workers": 1}
+    sizes = {"image_size": 32, "epochs": 1, "train_images": 65, "valid_images": 33, "workers": 1}
     row = rows_of_run(cli_process, tmp_path, "resnet", *options, pipeline=pipeline, **sizes).iloc[0]
     assert row["status"] == "ok", row["reason"]
-    assert row["samples"] == 32  # a lone last image cannot be shared by two BatchNorms
+    assert row["samples"] == 64  # a lone last image cannot be shared by two BatchNorms
 
 
 def test_a_run_listens_on_loopback_alone_and_no_process_outlives_it(tmp_path, left_over):

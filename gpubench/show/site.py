@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain, count
 from pathlib import PurePath
 from typing import Any
@@ -27,7 +26,7 @@ from gpubench.studies.cards.ranking import chart as chart_of
 from gpubench.studies.cards.ratio import SpeedRatio, published_speeds
 from gpubench.studies.cases import batch_text, estimate, known
 from gpubench.studies.ranked_cases import Contents, RankedCase, SiteRow
-from gpubench.studies.section import Answer, Bar, BarGroup, Bars, Column, Result
+from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result
 from gpubench.studies.words import author, gain, notes_of, read_of, slug, times, without_author
 
 WEB = re.compile(
@@ -125,17 +124,13 @@ def pages(contents: Contents, url: str = "") -> Iterator[tuple[str, str]]:
     site = _Site(contents, to, sections, f"{home}{PREVIEW}")
     yield "index.html", site.first_page(list(suites))
     below = replace(site, to=replace(to, root="../"), preview=f"{home or '../'}{PREVIEW}")
+    table = contents.answer.table
     for suite, of_suite in suites.items():
         cases = frozenset[int]().union(*(section.cases for section in of_suite.sections))
-        carried = replace(of_suite, table=partial(_table_of, contents.answer, cases))
+        carried = replace(of_suite, table=lambda some, cases=cases: table(cases if some is None else some))  # type: ignore[misc]
         yield to.suite(suite), page_of(carried, home="../index.html", preview=below.preview)
     for card in cards:
         yield to.card(card), below.card_page(card)
-
-
-def _table_of(answer: Answer, of_suite: frozenset[int], cases: frozenset[int] | None) -> bytes:
-    """Return the rows of these cases as CSV, or those of the suite (None)."""
-    return answer.table(of_suite if cases is None else cases)
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,9 @@ MASTER = "fp16-master"
 IS_MIXED = f"mixed precision is {MASTER} here: an fp16 model with fp32 master weights"
 WIDE = 2.0
 """If the largest ratio is this many times the smallest, the range is shown instead of the mean."""
-PARTS = ("train_", "valid_images", "valid_tokens")
-"""How the names of parameters begin that train or validate on a part of the data."""
+PARTS = {f"{part}_{what}": f"{named} {what}" for part, named in (("train", "training"), ("valid", "validation"))
+         for what in ("images", "tokens")}  # fmt: skip
+"""Parameters that train or validate on a part of the data, in words."""
 
 
 def sections(compared: Compared) -> Iterator[Section]:
@@ -340,12 +341,8 @@ def recipe_of(result: Result, groups: Sequence[Group]) -> str:
     if not known:
         return f"a full run of {result.suite}"
     count = epochs.pop()
-    given = {name: value for name, value in words.shared_params(groups).items() if name.startswith(PARTS)}
-    part = [
-        f"{value} {name.replace('train_', 'training ').replace('valid_', 'validation ')}"
-        for name, value in given.items()
-        if value != "0"
-    ]
+    given = words.shared_params(groups)
+    part = [f"{given[name]} {named}" for name, named in PARTS.items() if given.get(name, "0") != "0"]
     return ", ".join([f"{count:.0f} epoch{'s' * (count != 1)} of {words.data_name(data.pop())}", *part])
 
 
