@@ -40,11 +40,11 @@ NO_KERNEL = "CUDA error: no kernel image is available for execution on the devic
 @pytest.mark.parametrize(("card", "capability"), [("GTX 1080 Ti", "6.1"), ("V100", "7.0")])
 @pytest.mark.parametrize("problem", [NO_KERNEL, "cuDNN refuses it"])
 def test_an_old_card_is_told_which_build_has_its_kernels(card, capability, problem):
-    (found,) = fixes(facts(card=card, capability=capability, problem=problem))
-    assert card in found.text
-    assert f"no kernels for sm_{capability.replace('.', '')}" in found.text
-    assert "whl/cu126" in found.advice
-    assert "torch>=2.6,<2.15" in found.advice
+    (check,) = fixes(facts(card=card, capability=capability, problem=problem))
+    assert card in check.text
+    assert f"no kernels for sm_{capability.replace('.', '')}" in check.text
+    assert "whl/cu126" in check.advice
+    assert "torch>=2.6,<2.15" in check.advice
     assert not fixes(facts("12.6", card=card, capability=capability))
 
 
@@ -52,8 +52,8 @@ def test_an_old_card_is_told_which_build_has_its_kernels(card, capability, probl
     ("card", "capability", "words"), [("GTX 780", "3.5", "as old as this"), ("RTX 5090", "12.0", "newer torch")]
 )
 def test_a_card_too_old_or_too_new_for_the_build_is_told_so(card, capability, words):
-    (found,) = fixes(facts("12.6", card=card, capability=capability, problem=NO_KERNEL))
-    assert words in found.advice
+    (check,) = fixes(facts("12.6", card=card, capability=capability, problem=NO_KERNEL))
+    assert words in check.advice
 
 
 def test_a_good_card_a_broken_one_and_none():
@@ -76,16 +76,16 @@ def test_a_good_card_a_broken_one_and_none():
     ],
 )
 def test_a_card_that_torch_does_not_see_has_a_reason(cuda, driver_cuda, words):
-    (found,) = fixes(facts(cuda=cuda), [Card("RTX 3090", "550.1", driver_cuda)])
-    assert "does not see the RTX 3090" in found.text
-    assert words in found.advice
+    (check,) = fixes(facts(cuda=cuda), [Card("RTX 3090", "550.1", driver_cuda)])
+    assert "does not see the RTX 3090" in check.text
+    assert words in check.advice
 
 
 def test_surroundings_name_data_and_room(tmp_path, monkeypatch):
     monkeypatch.setattr(advice, "ROOMY_BYTES", 1)
-    found = list(advice.of_data_and_disk(None, tmp_path / "new" / "results"))
-    assert any(f.level == "note" and f.advice == "gpubench data fetch cifar100" for f in found)
-    assert not [f for f in found if f.level == "fix"]
+    checks = list(advice.of_data_and_disk(None, tmp_path / "new" / "results"))
+    assert any(f.level == "note" and f.advice == "gpubench data fetch cifar100" for f in checks)
+    assert not [f for f in checks if f.level == "fix"]
     monkeypatch.setattr(advice, "ROOMY_BYTES", 1 << 60)
     assert len([f for f in advice.of_data_and_disk(None, tmp_path) if f.level == "fix"]) == 2
     assert any("not there" in f.text for f in advice.of_data_and_disk(tmp_path, tmp_path))
@@ -244,8 +244,8 @@ def test_a_card_is_seen_at_rest_and_a_load_that_fails_is_a_result(monkeypatch):
 )
 def test_memory_that_no_listed_program_holds_is_named(held, graphics, words):
     idle = Reading(utilisation=0.0, memory_used_bytes=held << 30)
-    (found,) = of_card(CardCheck("cuda:0", Commands(), CardState(), idle, Processes(graphics=frozenset(graphics))))
-    assert words in found.text
+    (check,) = of_card(CardCheck("cuda:0", Commands(), CardState(), idle, Processes(graphics=frozenset(graphics))))
+    assert words in check.text
 
 
 @pytest.mark.e2e
