@@ -1,6 +1,6 @@
 """Prints text without characters that control a terminal, hide text or reverse it. All output passes through here.
 
-Durations, sizes and long names are written here too, for every room.
+Durations, sizes and long names are written here too, for every package.
 """
 
 import re

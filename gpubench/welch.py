@@ -46,8 +46,8 @@ def side_of(values: Sequence[float], *, assumed_sd: float = 0.0) -> Side:
 
 def few_sides(a: Sequence[float], b: Sequence[float]) -> tuple[Side, Side]:
     """Return the logarithms of two values or more per side as sides, with ASSUMED_SD."""
-    ours, theirs = (side_of([math.log(value) for value in side], assumed_sd=ASSUMED_SD) for side in (a, b))
-    return ours, theirs
+    first, second = (side_of([math.log(value) for value in side], assumed_sd=ASSUMED_SD) for side in (a, b))
+    return first, second
 
 
 def is_decided_early(a: Sequence[float], b: Sequence[float]) -> bool:

@@ -19,13 +19,13 @@ def answered(folder: Path, rows, **question) -> Answer:
 
 def section(answer: Answer, study: str) -> Section:
     """The one section of a study."""
-    (found,) = [each for each in answer.sections if each.study == study]
-    return found
+    (section,) = [each for each in answer.sections if each.study == study]
+    return section
 
 
-def table(found: Section, name: str) -> list[dict[str, str]]:
+def table(section: Section, name: str) -> list[dict[str, str]]:
     """The lines of the table whose name begins so, as texts by column; intervals as `95% of ...`."""
-    (wanted,) = [each for each in found.tables if each.name.startswith(name)]
+    (wanted,) = [each for each in section.tables if each.name.startswith(name)]
     return texts(wanted)
 
 

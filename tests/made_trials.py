@@ -132,7 +132,7 @@ def made_row(mode, rng, *, accelerator=False, precision="fp32", **wishes):
         startup_seconds=rng.uniform(1.4, 1.9),
         **summary,
     )
-    setting = Setting(device, CardState(), HOST, columns.get("session", "s1"), band=(0.9, 1.1))
+    setting = Setting(device, CardState(), HOST, columns.get("session", "s1"), projection_range=(0.9, 1.1))
     return row_of(
         Trial(case, columns.get("trial", 0), 42 + columns.get("trial", 0)),
         measurement,

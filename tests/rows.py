@@ -36,7 +36,7 @@ def group(seconds: Sequence[float] = (100.0,), **changes: Any) -> Group:
     known = ("basis", "power_cap", "cudnn_benchmark", "threads_asked")
     added = {name: changes.pop(name) for name in known if name in changes}
     values = asdict(row(**changes))
-    found = {
+    columns = {
         **{name: float("nan") if value is None else value for name, value in values.items()},
         "basis": values["measured"] if values["mode"] != "sampled" else "",
         "fixed_batch": values["batch_size"] if values["batch_policy"] == "fixed" else 0,
@@ -49,4 +49,4 @@ def group(seconds: Sequence[float] = (100.0,), **changes: Any) -> Group:
         "power_cap": "",
         **added,
     }
-    return Group(found, tuple(seconds), **{"label": values["card"].split()[-1], **own})
+    return Group(columns, tuple(seconds), **{"label": values["card"].split()[-1], **own})

@@ -118,7 +118,8 @@ def test_pairs_outside_of_the_interval_and_of_two_versions_have_a_caveat():
     ratio = published_speeds("half").ratio("RTX 3090", "RTX 2080 Ti")
     outside = [line for line in lines if not ratio.low <= line[2] <= ratio.high]
     assert outside
-    assert f"Outside of the interval: {len(outside)} of {len(lines)} ratios ({outside[0][5].partition('@')[0]})" in text
+    source = outside[0][5].partition("@")[0]
+    assert f"Outside the interval in half precision: {len(outside)} of {len(lines)} ratios ({source})" in text
     lines = answer("GH200 480GB", "H200")[2]
     assert lines
     assert all(re.search(r"torch \S+ and torch \S+", line[5]) for line in lines)
@@ -140,10 +141,10 @@ def test_one_card_begins_with_its_rank_or_is_estimated_and_labelled(cli):
     assert (out.count("\n") <= 25, "Left out" in out, "Left out" in cli("cards", "4090", "--all").stdout) == (1, 0, 1)
     ratio = published_speeds("half").ratio("RTX 4090", REFERENCE)
     assert re.match(
-        rf"RTX 4090 is number \d+ of 65 measured cards in half precision, {ratio.value:.2f} times as fast as", text
+        rf"RTX 4090 has rank \d+ of 65 measured cards in half precision, {ratio.value:.2f} times as fast as", text
     )
     assert " fp32 " not in cli("cards", "4090", "--precision", "half").stdout
-    assert cli("cards", "L4").stdout.startswith("L4 is number")
+    assert cli("cards", "L4").stdout.startswith("L4 has rank")
     text = " ".join(cli("cards", "RTX", "5080", "4090").stdout.split())
     assert lacking(text, "RTX 5080: no figure", "data sheets", "No source has both") == []
     assert "No figure of it is in our data" in " ".join(cli("cards", "RTX 5080").stdout.split())

@@ -24,12 +24,12 @@ def wide(**changes):
 
 
 def test_shared_runs_and_wide_ranges_are_in_the_sentence_on_the_chart_and_on_the_screen(tmp_path):
-    (found,) = answered(tmp_path, *wide(measured="projected")).results
+    (result,) = answered(tmp_path, *wide(measured="projected")).results
     facts = ("bf16", 1.05, 4.21, "fp32", "RTX 2080 Ti", "2 models", "projected", 2.11, "1 of 4")
-    assert lacking(found.sentence, *facts) == []
-    seconds, speedup = found.charts
+    assert lacking(result.sentence, *facts) == []
+    seconds, speedup = result.charts
     assert "1.05 to 4.21 times" in seconds.title
-    assert seconds.subtitle.endswith("projected from a sample; lower is better; the mean is 2.11; " + found.caveats[1])
+    assert seconds.subtitle.endswith("projected from a sample; lower is better; the mean is 2.11; " + result.caveats[1])
     assert [bar.note for group in seconds.groups for bar in group.bars] == ["", "", "shared", ""]
     assert [bar.note for group in speedup.groups for bar in group.bars] == ["", "shared", ""]
     said = answered(tmp_path, *wide(measured="projected"))
@@ -57,8 +57,8 @@ def test_caveats_name_unlike_rows_count_a_baseline_once_and_come_last(tmp_path):
     alike = "as on the page"
     given = rows([100.0], reason=alike), rows([90.0], reason=f"{alike}; another rate", model="resnet34")
     mixed = rows([50.0], reason=alike, **MIXED), rows([50.0], reason=alike, model="resnet34", **MIXED)
-    (found,) = answered(tmp_path, *given, *mixed).results
-    assert found.caveats == ("resnet34: another rate",)
+    (result,) = answered(tmp_path, *given, *mixed).results
+    assert result.caveats == ("resnet34: another rate",)
     given = [row(precision=precision, marks="unsteady") for precision in ("fp32", "bf16", "fp16")]
     results = answered(tmp_path, given).results
     assert {each.caveats for each in results} == {("2 of 2 runs unsteady",)}
@@ -69,17 +69,17 @@ def test_caveats_name_unlike_rows_count_a_baseline_once_and_come_last(tmp_path):
 @pytest.mark.parametrize("version", ["", "nightly", "²", "9" * 5000, "2.x.dev"])
 def test_versions_that_are_none_compare_as_texts(tmp_path, version):
     given = rows([100.0], torch="2.15.0+cu132"), rows([90.0], torch=version, session="s2")
-    (found,) = answered(tmp_path, *given, by="torch").results
-    assert found.value == pytest.approx(100 / 90)
-    assert not found.said.startswith("torch is")
+    (result,) = answered(tmp_path, *given, by="torch").results
+    assert result.value == pytest.approx(100 / 90)
+    assert not result.said.startswith("torch is")
 
 
 def test_a_library_takes_lists_and_prices_and_refuses_tables(tmp_path):
     records.append(tmp_path / "rows.csv", [row(), row(card="NVIDIA GeForce GTX 1080 Ti", device_hash="bbbb")])
     loaded = gpubench.load(tmp_path)
     assert len(gpubench.compare(loaded, by=["card", "precision"]).results) == 1
-    (found,) = gpubench.compare(loaded, metric="cost", prices={"1080 Ti": 0.1, "2080 Ti": {"hourly": 0.2}}).results
-    assert found.value == pytest.approx(2.0)
+    (result,) = gpubench.compare(loaded, metric="cost", prices={"1080 Ti": 0.1, "2080 Ti": {"hourly": 0.2}}).results
+    assert result.value == pytest.approx(2.0)
     for wrong, words in (
         (lambda: gpubench.compare(loaded.frame), "not a DataFrame"),
         (lambda: gpubench.load(5), "not a int"),

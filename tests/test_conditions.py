@@ -67,11 +67,11 @@ def test_a_card_in_order_at_rest_at_its_power_cap_or_silent_is_fine():
 
 @pytest.mark.parametrize(("kind", "words"), [("cuda", "utility"), ("hpu", "watch")])
 def test_an_accelerator_that_nothing_tells_of_is_named_with_what_would_help(kind, words):
-    found = unread_sensors(SimpleNamespace(device=f"{kind}:0", kind=kind))
-    assert found.level == "note"
-    assert found.text.startswith(f"{kind}:0: ")
-    assert "power" in found.text
-    assert words in found.advice
+    check = unread_sensors(SimpleNamespace(device=f"{kind}:0", kind=kind))
+    assert check.level == "note"
+    assert check.text.startswith(f"{kind}:0: ")
+    assert "power" in check.text
+    assert words in check.advice
 
 
 QUIET = Host(16, "performance", 0.2, "none", True, 64 << 30)
@@ -90,11 +90,11 @@ ON_HOST = {
 @pytest.mark.parametrize("case", CHECKS | ON_HOST)
 def test_every_result_says_what_is_wrong_and_what_to_do(case):
     of, level, words, advice = (CHECKS | ON_HOST)[case]
-    (found,) = of_host(of, accelerator=True) if isinstance(of, Host) else of_card(of)
-    assert found.level == level
-    assert found.text.startswith("cuda:0: ") or isinstance(of, Host)
-    assert words in found.text
-    assert advice in found.advice
+    (check,) = of_host(of, accelerator=True) if isinstance(of, Host) else of_card(of)
+    assert check.level == level
+    assert check.text.startswith("cuda:0: ") or isinstance(of, Host)
+    assert words in check.text
+    assert advice in check.advice
 
 
 def test_a_quiet_host_is_said_to_be_and_switches_that_change_figures_are_named():

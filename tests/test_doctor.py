@@ -10,7 +10,7 @@ from gpubench.suites.wordlm import why_no_apex
 from inside import skip_sleep
 from rows import rows
 
-from gpubench.cli.doctor import checkup, examine
+from gpubench.cli.doctor import device_checks, examine
 from gpubench.hardware import advice
 from gpubench.hardware.advice import Card, CardCheck, of_card, of_torch
 from gpubench.hardware.environment import Device
@@ -40,11 +40,11 @@ NO_KERNEL = "CUDA error: no kernel image is available for execution on the devic
 @pytest.mark.parametrize(("card", "capability"), [("GTX 1080 Ti", "6.1"), ("V100", "7.0")])
 @pytest.mark.parametrize("problem", [NO_KERNEL, "cuDNN refuses it"])
 def test_an_old_card_is_told_which_build_has_its_kernels(card, capability, problem):
-    (found,) = fixes(facts(card=card, capability=capability, problem=problem))
-    assert card in found.text
-    assert f"no kernels for sm_{capability.replace('.', '')}" in found.text
-    assert "whl/cu126" in found.advice
-    assert "torch>=2.6,<2.15" in found.advice
+    (check,) = fixes(facts(card=card, capability=capability, problem=problem))
+    assert card in check.text
+    assert f"no kernels for sm_{capability.replace('.', '')}" in check.text
+    assert "whl/cu126" in check.advice
+    assert "torch>=2.6,<2.15" in check.advice
     assert not fixes(facts("12.6", card=card, capability=capability))
 
 
@@ -52,15 +52,15 @@ def test_an_old_card_is_told_which_build_has_its_kernels(card, capability, probl
     ("card", "capability", "words"), [("GTX 780", "3.5", "as old as this"), ("RTX 5090", "12.0", "newer torch")]
 )
 def test_a_card_too_old_or_too_new_for_the_build_is_told_so(card, capability, words):
-    (found,) = fixes(facts("12.6", card=card, capability=capability, problem=NO_KERNEL))
-    assert words in found.advice
+    (check,) = fixes(facts("12.6", card=card, capability=capability, problem=NO_KERNEL))
+    assert words in check.advice
 
 
 def test_a_good_card_a_broken_one_and_none():
     found = of_torch(facts(card="RTX 2080 Ti", capability="7.5", unsupported={"tf32": "no TF32", "bf16": "emulated"}))
     assert {check.level for check in found} == {"ok", "note"}
     assert any("RTX 2080 Ti, 11.0 GiB, driver 595.1; precisions fp32, fp16" in f.text for f in found)
-    assert any("no bf16: emulated" in f.text for f in found)
+    assert any("bf16 is not supported: emulated" in f.text for f in found)
     (found,) = fixes(facts(problem="CUDA error: something"))
     assert "CUDA error: something" in found.text
     assert not fixes(facts(cuda=""))
@@ -76,19 +76,19 @@ def test_a_good_card_a_broken_one_and_none():
     ],
 )
 def test_a_card_that_torch_does_not_see_has_a_reason(cuda, driver_cuda, words):
-    (found,) = fixes(facts(cuda=cuda), [Card("RTX 3090", "550.1", driver_cuda)])
-    assert "does not see the RTX 3090" in found.text
-    assert words in found.advice
+    (check,) = fixes(facts(cuda=cuda), [Card("RTX 3090", "550.1", driver_cuda)])
+    assert "does not see the RTX 3090" in check.text
+    assert words in check.advice
 
 
 def test_surroundings_name_data_and_room(tmp_path, monkeypatch):
     monkeypatch.setattr(advice, "ROOMY_BYTES", 1)
-    found = list(advice.surroundings(None, tmp_path / "new" / "results"))
-    assert any(f.level == "note" and f.advice == "gpubench data fetch cifar100" for f in found)
-    assert not [f for f in found if f.level == "fix"]
+    checks = list(advice.of_data_and_disk(None, tmp_path / "new" / "results"))
+    assert any(f.level == "note" and f.advice == "gpubench data fetch cifar100" for f in checks)
+    assert not [f for f in checks if f.level == "fix"]
     monkeypatch.setattr(advice, "ROOMY_BYTES", 1 << 60)
-    assert len([f for f in advice.surroundings(None, tmp_path) if f.level == "fix"]) == 2
-    assert any("not there" in f.text for f in advice.surroundings(tmp_path, tmp_path))
+    assert len([f for f in advice.of_data_and_disk(None, tmp_path) if f.level == "fix"]) == 2
+    assert any("not there" in f.text for f in advice.of_data_and_disk(tmp_path, tmp_path))
 
 
 def test_every_check_that_is_not_ok_says_what_to_do():
@@ -220,7 +220,7 @@ class BusyCard:
 
 def test_an_accelerator_without_a_reader_and_the_host_are_both_spoken_of():
     facts = {"torch": "2.15.0", "cuda": "", "cudnn": "", "devices": [XPU]}
-    texts = [check.text for check in checkup(facts, QUIET, [])]
+    texts = [check.text for check in device_checks(facts, QUIET, [])]
     assert any(text.startswith("xpu:7: ") and "power, energy, clocks" in text for text in texts)
     assert texts[-1] == "no problems on the host"
 
@@ -244,8 +244,8 @@ def test_a_card_is_seen_at_rest_and_a_load_that_fails_is_a_result(monkeypatch):
 )
 def test_memory_that_no_listed_program_holds_is_named(held, graphics, words):
     idle = Reading(utilisation=0.0, memory_used_bytes=held << 30)
-    (found,) = of_card(CardCheck("cuda:0", Commands(), CardState(), idle, Processes(graphics=frozenset(graphics))))
-    assert words in found.text
+    (check,) = of_card(CardCheck("cuda:0", Commands(), CardState(), idle, Processes(graphics=frozenset(graphics))))
+    assert words in check.text
 
 
 @pytest.mark.e2e

@@ -47,7 +47,7 @@ def test_own_runs_have_a_table_beside_published_ones_but_not_of_one_epoch(tmp_pa
     found = section(answered(tmp_path, [theirs, row(**OWN), missed]), "epochs")
     said = [each.said for each in found.results]
     assert "resnet50 has 93.8% top-5 after epoch 2, 75 min, on RTX 2080 Ti" in said
-    assert "missed the target" in " ".join(each.sentence for each in found.results if each.origin.endswith("fp16"))
+    assert "missed the goal" in " ".join(each.sentence for each in found.results if each.origin.endswith("fp16"))
     assert {each.name for each in found.tables} == {
         "epochs of resnet50, fp32, RTX 2080 Ti", "epochs of resnet50, fp16, RTX 2080 Ti",
         "epochs of resnet50, fp32, 8 x TITAN RTX",
@@ -76,7 +76,7 @@ def test_a_published_series_keeps_a_share_of_perfect_scaling_and_two_works_are_t
     found = section(answered(tmp_path, series((8, 6400.0), (16, 3200.0), (64, 1600.0))), "scaling")
     (said,) = found.results
     assert said.sentence == (
-        "64 processes reach the goal 4.00 times as soon as 8 on RTX 2080 Ti: scaling efficiency 50%"
+        "64 processes reach the goal 4.00 times as fast as 8 on RTX 2080 Ti: scaling efficiency 50%"
         " (imagenet, resnet50, 1 run each, published, schedules differ)."
     )
     lines = [list(line.values()) for line in table(found, "minutes")]

@@ -154,9 +154,9 @@ def test_rows_of_one_trial_that_differ_are_a_conflict_in_any_order(frame_of, cha
     one, other = row(trial=1, seconds=6.0), replace(row(trial=1, seconds=6.0), **changes)
     for order in ((one, other), (other, one), (one, other, one), (other, one, other, one)):
         frame = frame_of(row(seconds=5.0), *order)
-        found = once(frame, said := [], lambda place: ("a.csv", "b.csv")[place % 2])
-        conflicts = found[found["status"] == "conflict"]
-        assert len(found) == 3
+        kept = once(frame, said := [], lambda place: ("a.csv", "b.csv")[place % 2])
+        conflicts = kept[kept["status"] == "conflict"]
+        assert len(kept) == 3
         assert [lacking(line, len(order) - 2) for line in said] == [[]] * (len(order) > 2)
         reasons = [f"rows of one trial differ in {columns} (a.csv, b.csv)"] * 2 if columns else []
         assert conflicts["reason"].tolist() == reasons
@@ -165,8 +165,8 @@ def test_rows_of_one_trial_that_differ_are_a_conflict_in_any_order(frame_of, cha
 
 def test_a_conflict_names_a_few_of_many_files(frame_of):
     frame = frame_of(*(row(seconds=float(n)) for n in range(1, 8)))
-    found = once(frame, [], lambda place: f"{place}.csv")
-    (reason,) = set(found["reason"])
+    kept = once(frame, [], lambda place: f"{place}.csv")
+    (reason,) = set(kept["reason"])
     assert lacking(reason, "seconds", "0.csv", "1.csv", "2.csv", 4) == []
 
 
@@ -184,7 +184,7 @@ def test_rows_that_are_no_trial_of_a_session_all_count(frame_of, unknown):
 
 
 def test_trials_are_pooled_and_their_outcomes_are_medians(frame_of):
-    (found,) = made(
+    (group,) = made(
         frame_of(
             row(seconds=100.0, samples_per_second=10.0, accuracy=0.5, reason="a", marks="throttled shared"),
             row(seconds=108.0, samples_per_second=40.0, accuracy=0.75, trial=1, marks="shared"),
@@ -196,16 +196,16 @@ def test_trials_are_pooled_and_their_outcomes_are_medians(frame_of):
             row(trial=7, status="interrupted", **NEVER),
         )
     )
-    assert (found.values, found.trials, found.label) == ((100.0, 108.0, 101.0, 109.0), 4, "RTX 2080 Ti")
-    assert (found.median, found.samples_per_second, found.accuracy) == (104.5, 20.0, 0.625)
-    assert (found.reason, found.measured) == ("a", "measured")
-    assert found.marks == {"throttled": 1, "shared": 2, "unsteady": 2}
-    assert (found.lost, found.lost_note) == ({"timed_out": 2, "failed": 1}, "3 of 7 have no time")
-    assert (found.number("accuracy"), found.number("seconds")) == (0.625, 100.0)
-    assert math.isnan(found.number("no_such_column"))
-    assert math.isnan(found.number("loss"))
+    assert (group.values, group.trials, group.label) == ((100.0, 108.0, 101.0, 109.0), 4, "RTX 2080 Ti")
+    assert (group.median, group.samples_per_second, group.accuracy) == (104.5, 20.0, 0.625)
+    assert (group.reason, group.measured) == ("a", "measured")
+    assert group.marks == {"throttled": 1, "shared": 2, "unsteady": 2}
+    assert (group.lost, group.lost_note) == ({"timed_out": 2, "failed": 1}, "3 of 7 have no time")
+    assert (group.number("accuracy"), group.number("seconds")) == (0.625, 100.0)
+    assert math.isnan(group.number("no_such_column"))
+    assert math.isnan(group.number("loss"))
     with pytest.raises(AttributeError):
-        _ = found.no_such_column
+        _ = group.no_such_column
 
 
 def test_one_projected_trial_makes_the_group_projected(frame_of):
@@ -271,9 +271,9 @@ def test_the_order_of_groups():
     names = ["fp32", "tf32", "fp16", "bf16", "fp16-master", "fp16-pure", "fp8"]
     groups = [group(precision=name, label=label) for name in reversed(names) for label in ("B", "A")]
     groups.append(group(precision="fp32", label="A", batch_policy="a"))
-    found = [(label, precision, policy) for _, _, label, precision, policy in order(*groups)]
-    assert found[:3] == [("A", "fp32", "a"), ("A", "fp32", "fixed"), ("A", "tf32", "fixed")]
-    assert [precision for label, precision, _ in found if label == "B"] == names
+    ordered = [(label, precision, policy) for _, _, label, precision, policy in order(*groups)]
+    assert ordered[:3] == [("A", "fp32", "a"), ("A", "fp32", "fixed"), ("A", "tf32", "fixed")]
+    assert [precision for label, precision, _ in ordered if label == "B"] == names
 
 
 def test_what_is_bad_is_counted_by_case_and_reason(frame_of):

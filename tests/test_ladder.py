@@ -68,8 +68,8 @@ def test_gains_are_ratios_of_medians_over_the_last_rung_that_is_there(tmp_path):
     (ladder,) = ladders_of(tmp_path, *given)
     assert [group.rung for group in ladder.rungs] == [1, 2, 3]
     assert [before.median / rung.median if before else None for rung, before in ladder.steps] == [None, 2.0, 2.0]
-    found = lines(tmp_path, *rung(1, [30.0]), *rung(2, [20.0]), *rung(5, [10.0]))
-    assert [(line["gain"], line["since"]) for line in found] == [("", ""), ("1.50", ""), ("2.00", "m2")]
+    printed = lines(tmp_path, *rung(1, [30.0]), *rung(2, [20.0]), *rung(5, [10.0]))
+    assert [(line["gain"], line["since"]) for line in printed] == [("", ""), ("1.50", ""), ("2.00", "m2")]
 
 
 def test_the_line_of_a_rung_has_its_marks_and_how_many_reached_the_goal(tmp_path):
@@ -121,8 +121,8 @@ def test_the_limit_at_the_listed_or_else_the_measured_peak(tmp_path):
 def test_the_chart_has_a_bar_per_rung_the_limit_and_what_missed_the_goal(tmp_path):
     facts = {"card": "Tesla V100-SXM2-16GB", "precision": "fp16", "flops_per_sample": 2.757e9}
     given = [r for n in (1, 2, 3) for r in rung(n, [300.0 / n], run_samples=1_750_000, **facts)]
-    found = section(answered(tmp_path, given), "ladder")
-    (chart,) = found.results[0].charts
+    ladder = section(answered(tmp_path, given), "ladder")
+    (chart,) = ladder.results[0].charts
     assert [(group.name, group.bars[0].value, group.text) for group in chart.groups] == [
         ("m1", 300.0, ""), ("m2", 150.0, "2.00x"), ("m3", 100.0, "1.50x"),
     ]  # fmt: skip
@@ -131,7 +131,7 @@ def test_the_chart_has_a_bar_per_rung_the_limit_and_what_missed_the_goal(tmp_pat
     assert limits == {model: pytest.approx(38.6, abs=0.05) for model in ("m1", "m2", "m3")}
     line = lines(tmp_path, *given)[0]
     assert (line["limit"], line["of the limit"], line["peak"]) == ("38.6", "13%", "listed")
-    assert lacking(found.results[0].said, "m1", "m3", "3.00", "fp16", "Tesla V100-SXM2-16GB") == []
+    assert lacking(ladder.results[0].said, "m1", "m3", "3.00", "fp16", "Tesla V100-SXM2-16GB") == []
     given = [*rung(1, [30.0], success_rate=0.0, status="goal_missed", params="epochs=1 compile=false workers=0"),
              *rung(2, [20.0], success_rate=1.0, params="epochs=1 compile=false workers=0")]  # fmt: skip
     (chart,) = section(answered(tmp_path, given), "ladder").charts
@@ -145,9 +145,9 @@ def test_a_ladder_is_of_seconds_and_has_a_chart_of_two_rungs_or_more(tmp_path):
     assert "ladder" in {each.study for each in answered(tmp_path, given).sections}
     assert "ladder" not in {each.study for each in answered(tmp_path, given, metric="rate").sections}
     given = [*rung(1, [300.0]), *rung(2, [100.0]), *rung(2, [50.0], precision="bf16")]
-    found = section(answered(tmp_path, given), "ladder")
-    assert len(found.results) == 1
-    assert found.charts == ()
+    ladder = section(answered(tmp_path, given), "ladder")
+    assert len(ladder.results) == 1
+    assert ladder.charts == ()
 
 
 def test_a_miss_says_more_than_an_interruption_after_it(tmp_path):

@@ -1,4 +1,4 @@
-"""Large batches: the suite largebatch, its fp16 norms that lose small gradients, and LARS, whose steps are timm's."""
+"""Large batches: the suite largebatch, its fp16 norms that underflow, and LARS, whose steps equal timm's."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from waiting import Waits
 from gpubench.training.lars import Lars
 
 
-def test_the_rate_warms_up_and_falls_to_nothing():
+def test_the_learning_rate_rises_then_falls_to_zero():
     rates = [training.rate_at(step, 10, 0.2) for step in range(11)]
     assert rates[:2] == [0.5, 1.0]
     assert rates[2] == 1.0
@@ -21,7 +21,7 @@ def test_the_rate_warms_up_and_falls_to_nothing():
 
 @pytest.mark.parametrize(("gradient", "lost"), [(1e-2, False), (1e-5, True)])
 def test_norms_in_fp16_lose_small_gradients_and_those_in_fp32_do_not(gradient, lost):
-    """With LARS a step is as long whatever the gradient's size; where fp16 squares it to nothing, it is not."""
+    """A LARS step does not depend on the gradient's size, unless its square is 0 in fp16."""
     moved = {}
     for name in ("lars", "lars-fp16-norms"):
         layer = torch.nn.Linear(64, 64, bias=False)
@@ -59,13 +59,13 @@ def network():
 
 
 def gradients(model, step, scale=1.0):
-    """Different ones each step, laid out as autograd's often are: not as the weights."""
+    """Set new random gradients, in another memory layout than the weights (as autograd's often are)."""
     dice = torch.Generator().manual_seed(step)
     for weight in model.parameters():
         weight.grad = scale * torch.randn(weight.shape, generator=dice)
 
 
-def test_its_steps_are_timms():
+def test_lars_steps_equal_timms():
     timm = pytest.importorskip("timm.optim")
     ours, theirs = network(), network()
     for model in (ours, theirs):
@@ -87,16 +87,16 @@ def test_its_steps_are_timms():
 
 
 @pytest.mark.parametrize(("name", "unscaled"), [("lars", False), ("lars", True), ("lars-fp16-norms", False)])
-def test_a_scaled_step_is_the_same_and_an_overflow_changes_nothing_and_nobody_waits(name, unscaled):
+def test_scaled_steps_are_equal_overflows_are_skipped_and_nothing_synchronises(name, unscaled):
     plain, scaled = network(), network()
-    optimizers = [training.optimizer_of(name, each) for each in (plain, scaled)]
+    optimizers = [training.optimizer_of(name, model) for model in (plain, scaled)]
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
     scaler.scale(torch.ones(()))
     with Waits() as waits:
         for step in range(4):
             gradients(plain, step)
             gradients(scaled, step, scale=2.0 ** (10 if step < 2 else 9))
-            if step == 1:  # one that overflows
+            if step == 1:  # an overflow
                 scaled[0].weight.grad[0] = float("inf")
             else:
                 optimizers[0].step()

@@ -65,13 +65,13 @@ def test_a_baseline_that_is_none_says_which_there_are(wish, axes, words):
 def pairs(axis, *groups, wish=None, explicit=True, **options):
     """(labels and figures of the pairs, what was left out)."""
     left_out = []
-    found = pairs_along(axis, groups, wish, left_out, explicit=explicit, **options)
-    return [(f"{a.label} {a.model} {a.median:g}", f"{b.label} {b.model} {b.median:g}") for a, b in found], left_out
+    matched = pairs_along(axis, groups, wish, left_out, explicit=explicit, **options)
+    return [(f"{a.label} {a.model} {a.median:g}", f"{b.label} {b.model} {b.median:g}") for a, b in matched], left_out
 
 
 def test_the_baseline_is_the_one_that_was_named_or_the_slowest_or_the_best():
-    found, left_out = pairs("card", A, B, C, wish=("card", "B200"))
-    assert found == [("A100 resnet18 100", "B200 resnet18 100"), ("C300 resnet18 100", "B200 resnet18 100")]
+    matched, left_out = pairs("card", A, B, C, wish=("card", "B200"))
+    assert matched == [("A100 resnet18 100", "B200 resnet18 100"), ("C300 resnet18 100", "B200 resnet18 100")]
     assert left_out == []
     slow, quick = on("A100", (200.0,)), on("B200", (100.0,))
     assert pairs("card", slow, quick, wish=("precision", "fp32"))[0] == [("B200 resnet18 100", "A100 resnet18 200")]
@@ -84,43 +84,43 @@ def test_slowest_is_meant_over_the_models_that_all_have_or_over_its_own():
     """1 x 100 x 8 against 20 x 30: a mean of 28.3 against 24.5; the third model is one side's own."""
     ours = [on("A100", (seconds,), model=model) for model, seconds in (("a", 100.0), ("b", 8.0))]
     theirs = [on("B200", (seconds,), model=model) for model, seconds in (("a", 20.0), ("b", 30.0), ("c", 900.0))]
-    found, left_out = pairs("card", *ours, *theirs)
-    assert found == [("B200 a 20", "A100 a 100"), ("B200 b 30", "A100 b 8")]
+    matched, left_out = pairs("card", *ours, *theirs)
+    assert matched == [("B200 a 20", "A100 a 100"), ("B200 b 30", "A100 b 8")]
     (line,) = left_out
     assert lacking(line, "resnet c fp32", "B200", "A100") == []
     groups = on("A100", (10.0,), model="a"), on("B200", (20.0,), model="b"), on("C300", (15.0,), model="c")
-    found, left_out = pairs("card", *groups, explicit=False)
-    assert found == []
+    matched, left_out = pairs("card", *groups, explicit=False)
+    assert matched == []
     assert ["B200" in line.rpartition(": ")[2] for line in left_out] == [True, False, True]
 
 
 def test_fp32_is_the_baseline_of_precisions_and_bf16_of_those_in_8_bits():
     groups = on("A100", (100.0,)), on("A100", (300.0,), precision="bf16"), on("A100", (50.0,), precision="fp16")
-    found, _ = pairs("precision", *groups)
-    assert found == [("A100 resnet18 300", "A100 resnet18 100"), ("A100 resnet18 50", "A100 resnet18 100")]
+    matched, _ = pairs("precision", *groups)
+    assert matched == [("A100 resnet18 300", "A100 resnet18 100"), ("A100 resnet18 50", "A100 resnet18 100")]
     assert pairs("precision", *groups[1:])[0] == [("A100 resnet18 50", "A100 resnet18 300")]
     groups = [
         on("A100", (seconds,), precision=name) for name, seconds in (("float8", 9), ("bf16", 5), ("int8-mixed", 7))
     ]
-    found, _ = pairs("precision", *groups)
-    assert {other for _, other in found} == {"A100 resnet18 5"}
-    assert len(found) == 2
-    found, _ = pairs("precision", *groups, on("A100", (20,), precision="fp16"))
-    assert {other for _, other in found} == {"A100 resnet18 20"}
+    matched, _ = pairs("precision", *groups)
+    assert {other for _, other in matched} == {"A100 resnet18 5"}
+    assert len(matched) == 2
+    matched, _ = pairs("precision", *groups, on("A100", (20,), precision="fp16"))
+    assert {other for _, other in matched} == {"A100 resnet18 20"}
 
 
 def test_a_case_without_a_partner_is_named_where_that_was_asked_for():
     groups = A, B, on("A100", model="lone"), on("B200", model="own")
-    found, left_out = pairs("card", *groups, wish=("card", "B200"))
-    assert found == [("A100 resnet18 100", "B200 resnet18 100")]
+    matched, left_out = pairs("card", *groups, wish=("card", "B200"))
+    assert matched == [("A100 resnet18 100", "B200 resnet18 100")]
     (lone, own) = left_out
     assert lacking(lone, "resnet lone fp32 batch 64", "A100", "B200") == []
     assert lacking(own, "resnet own fp32 batch 64", "B200", "card") == []
     *_, line = pairs("card", A, B, on("B200", batch_policy="max"), wish=("card", "A100"))[1]
     assert lacking(line, "resnet18 fp32 batch max", "B200", "A100") == []
     groups = on("A100"), on("A100", precision="fp16"), on("B200", precision="fp16"), on("C300")
-    found, left_out = pairs("precision", *groups, explicit=False)
-    assert (found, left_out) == ([("A100 resnet18 100", "A100 resnet18 100")], [])
+    matched, left_out = pairs("precision", *groups, explicit=False)
+    assert (matched, left_out) == ([("A100 resnet18 100", "A100 resnet18 100")], [])
     _, left_out = pairs("precision", *groups)
     (partner, alone) = left_out
     assert lacking(partner, "resnet18 fp16", "B200", "fp32") == []
@@ -144,8 +144,8 @@ def test_batches_are_compared_with_the_slowest_of_their_own_model():
         ("A100 a 90", "A100 a 80"),
         ("A100 b 70", "A100 b 40"),
     ]
-    found, left_out = pairs("batch_size", *groups, wish=("batch_size", "32"))
-    assert found == [("A100 a 80", "A100 a 90"), ("A100 b 70", "A100 b 40")]
+    matched, left_out = pairs("batch_size", *groups, wish=("batch_size", "32"))
+    assert matched == [("A100 a 80", "A100 a 90"), ("A100 b 70", "A100 b 40")]
     (line,) = left_out
     assert lacking(line, "resnet c fp32", "A100", 32) == []
 

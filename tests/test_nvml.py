@@ -1,4 +1,4 @@
-"""What each generation of cards tells, and that a refusal is never more than an empty field."""
+"""Values that NVML returns for each generation of cards; a value that it refuses is None."""
 
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -31,7 +31,7 @@ SET_UP = {
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_each_generation_is_read_as_far_as_it_tells(name):
+def test_values_of_each_generation(name):
     card = find(Nvml(RECORDED[name]), UUID)
     assert (card.read(), card.state()) == (READ[name], SET_UP[name])
 
@@ -50,14 +50,14 @@ def test_a_mig_slice_has_the_clocks_of_its_card_but_not_its_power_however_cuda_n
 
 
 @pytest.mark.parametrize("refusal", [pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_NO_PERMISSION])
-def test_a_card_that_refuses_everything_leaves_everything_empty(refusal):
+def test_a_card_that_refuses_every_value_has_only_empty_fields(refusal):
     card = find(Nvml({}, refusal=refusal), UUID)
     assert card.read() == Reading()
     assert card.state() == CardState()
     assert card.processes() is None
 
 
-def test_what_nvml_reports_of_a_card_that_has_none_is_empty():
+def test_meaningless_values_are_none():
     """A GB10 reports generation 1 x1 (nvtop#499)."""
     card = find(Nvml(H100), UUID, integrated=True)
     assert (card.state().max_pcie_generation, card.state().max_pcie_width) == (None, None)
@@ -72,7 +72,7 @@ def test_a_card_is_found_by_its_uuid_and_an_unknown_one_is_no_card():
     assert {find(Nvml(H100), uuid) for uuid in ("", "00000000-1111-2222-3333-444444444444")} == {None}
 
 
-def test_a_changed_limit_and_changed_clocks_are_told_and_reasons_have_names():
+def test_a_changed_limit_changed_clocks_and_reason_names_are_read():
     changes = {"nvmlDeviceGetGpcClkVfOffset": 150, "nvmlDeviceGetPowerManagementLimit": 200_000}
     state = find(Nvml(V100S, nvmlDeviceGetApplicationsClock={GRAPHICS: 1005}, **changes), UUID).state()
     assert state.clocks_policy == "application clock 1005 MHz of 1245, offset +150 MHz"
@@ -82,7 +82,7 @@ def test_a_changed_limit_and_changed_clocks_are_told_and_reasons_have_names():
     assert reason_names(0x80 | 0x10000) == {"power_brake", "0x10000"}
 
 
-def test_a_driver_older_than_the_binding_is_asked_by_the_older_name():
+def test_an_older_driver_is_called_by_the_older_function_name():
     def mismatch():
         raise pynvml.NVMLLibraryMismatchError("no such function")
 
@@ -95,7 +95,7 @@ def test_a_driver_older_than_the_binding_is_asked_by_the_older_name():
     assert find(old, UUID).processes() == Processes(frozenset({5}), frozenset({6}))
 
 
-def test_each_device_is_asked_of_the_makers_of_its_kind_in_turn(monkeypatch):
+def test_makers_of_the_device_kind_are_tried_in_order(monkeypatch):
     makers = [
         maker("cuda", "a", {"cuda1"}),
         maker("cuda", "b", {"cuda0", "cuda1"}),
@@ -110,7 +110,7 @@ def test_each_device_is_asked_of_the_makers_of_its_kind_in_turn(monkeypatch):
 
 
 def maker(kind, name, knows=(), *, library="there"):
-    """A file of `makers/` whose reader is its name."""
+    """Return a fake maker whose reader is its name."""
     find = Mock(side_effect=lambda library, device: name if device.device in knows else None)
     return SimpleNamespace(KIND=kind, MISSING=f"install {name}", library=Mock(return_value=library), find=find)
 
@@ -119,7 +119,7 @@ def maker(kind, name, knows=(), *, library="there"):
     ("used", "integrated", "free"),
     [(2 << 20, False, None), (30 << 30, False, 50 << 30), (90 << 30, False, 0), (30 << 30, True, None)],
 )
-def test_memory_that_others_hold_before_a_run_is_not_free(used, integrated, free):
+def test_memory_used_before_a_run_is_not_free(used, integrated, free):
     device = Device("cuda:0", "cuda", "A card", 80 << 30, integrated=integrated)
     card = find(Nvml(H100, nvmlDeviceGetMemoryInfo=SimpleNamespace(used=used)), UUID)
     assert with_free_memory(device, card).available_bytes == free

@@ -16,7 +16,7 @@ from gpubench.hardware.state import CardState, Processes, Reading
 from gpubench.runner import measured_peaks
 from gpubench.runner.measured_peaks import Peak
 from gpubench.runner.process import Outcome
-from gpubench.worker.measure_peak import ACCELERATOR_COPY_BYTES, SIDES, copy_bytes, fastest_product
+from gpubench.worker.measure_peak import ACCELERATOR_COPY_BYTES, SIDES, copy_bytes, fastest_product, l3_bytes
 
 CPU = Device("cpu", "cpu", "Some CPU", 8 * 2**30, "", "", "abc", {})
 CARD = Device("cuda:0", "cuda", "Tesla V100-SXM2-16GB", 16 * 2**30, "7.0", "", "def", {})
@@ -143,6 +143,16 @@ def test_a_copy_has_room_and_is_of_the_usual_size_where_the_free_memory_is_unkno
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 8 * 2**30))
     assert 2 * copy_bytes(torch.device("cuda:0")) < 2**30
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(torch.cuda, "mem_get_info", Mock(side_effect=RuntimeError("invalid argument")))
     assert copy_bytes(torch.device("cuda:0")) == ACCELERATOR_COPY_BYTES
+    monkeypatch.setattr("gpubench.worker.measure_peak.l3_bytes", lambda: 2**29)
+    monkeypatch.setattr("gpubench.worker.measure_peak.memory_for_files", lambda: 2**40)
+    assert copy_bytes(torch.device("cpu")) == 2**29
+
+
+def test_l3_caches_that_cpus_share_count_once(tmp_path):
+    for name, shared, size in (("cpu0", "0-1", "98304K"), ("cpu1", "0-1", "98304K"), ("cpu2", "2", "32768K")):
+        (cache := tmp_path / name / "cache" / "index3").mkdir(parents=True)
+        (cache / "shared_cpu_list").write_text(shared)
+        (cache / "size").write_text(f"{size}\n")
+    assert l3_bytes(tmp_path) == 128 * 2**20

@@ -82,9 +82,9 @@ def whole(index, seconds, train_seconds, *, valid_seconds=4.0, wait=0.0):
 def test_a_full_run_is_the_sum_of_its_epochs():
     resident = [lap(1.0, 20, "resident")]
     final = phase(lap(6.0, 50, phase="valid"), total=50, name="valid")
-    found = summarise([whole(0, 20.0, 11.0, wait=2.0), whole(1, 17.0, 11.0, wait=2.0)], [final], resident, 2)
-    laps = found.pop("laps")
-    assert found == {
+    run = summarise([whole(0, 20.0, 11.0, wait=2.0), whole(1, 17.0, 11.0, wait=2.0)], [final], resident, 2)
+    laps = run.pop("laps")
+    assert run == {
         "seconds": pytest.approx(20 + 17 + 6),
         "measured": True,
         "train_seconds": pytest.approx(22),
@@ -102,48 +102,48 @@ def test_a_full_run_is_the_sum_of_its_epochs():
 
 def test_epochs_that_did_not_run_are_like_the_mean_of_those_after_the_first():
     first, second, third = whole(0, 40.0, 23.0, wait=2.0), whole(1, 17.0, 11.0, wait=2.0), whole(2, 21.0, 13.0)
-    found = summarise([first, second, third], [], [], 10, lost_seconds=2.5)
-    assert found["seconds"] == pytest.approx(40 + 17 + 21 + 7 * 19 + 2.5)
-    assert found["train_seconds"] == pytest.approx(23 + 11 + 13 + 7 * 12)
-    assert found["valid_seconds"] == pytest.approx(10 * 4)
-    assert (found["measured"], found["epochs"], found["samples"], found["run_samples"]) == (False, 10, 300, 1000)
+    run = summarise([first, second, third], [], [], 10, lost_seconds=2.5)
+    assert run["seconds"] == pytest.approx(40 + 17 + 21 + 7 * 19 + 2.5)
+    assert run["train_seconds"] == pytest.approx(23 + 11 + 13 + 7 * 12)
+    assert run["valid_seconds"] == pytest.approx(10 * 4)
+    assert (run["measured"], run["epochs"], run["samples"], run["run_samples"]) == (False, 10, 300, 1000)
     # Of the rate the first epoch is no part: 160 samples in 8 + 10 s, of which 2 went into waiting.
-    assert found["samples_per_second"] == pytest.approx(160 / 18)
-    assert found["loader_wait"] == pytest.approx(1 / 9)
-    assert found["data_stall"] is None
-    assert found["resident_samples_per_second"] is None
+    assert run["samples_per_second"] == pytest.approx(160 / 18)
+    assert run["loader_wait"] == pytest.approx(1 / 9)
+    assert run["data_stall"] is None
+    assert run["resident_samples_per_second"] is None
 
 
 def test_a_lone_epoch_is_repeated_without_its_start_up():
     """The others take 100 samples at 8 s for 80, 40 at 4 s for 40, and the 5 s between the phases."""
-    found = summarise([whole(0, 20.0, 11.0)], [], [], 4)
-    assert found["seconds"] == pytest.approx(20 + 3 * (10 + 4 + 5))
-    assert found["train_seconds"] == pytest.approx(11 + 3 * 10)
-    assert found["valid_seconds"] == pytest.approx(4 * 4)
-    assert found["samples_per_second"] == pytest.approx(10)
-    assert found["run_samples"] == 400
+    run = summarise([whole(0, 20.0, 11.0)], [], [], 4)
+    assert run["seconds"] == pytest.approx(20 + 3 * (10 + 4 + 5))
+    assert run["train_seconds"] == pytest.approx(11 + 3 * 10)
+    assert run["valid_seconds"] == pytest.approx(4 * 4)
+    assert run["samples_per_second"] == pytest.approx(10)
+    assert run["run_samples"] == 400
 
 
 def test_what_was_cut_or_left_out_is_projected_and_so_no_measurement():
-    found = summarise([Epoch(0, 19.0, (CUT,))], [], [], 1)
-    assert (found["seconds"], found["measured"], found["samples"]) == (pytest.approx(17 + 10 + 2), False, 110)
-    found = summarise([Epoch(0, 9.0, (phase(lap(8.0, 80), total=81),))], [], [], 1)
-    assert (found["seconds"], found["measured"]) == (pytest.approx(9.1), False)
+    run = summarise([Epoch(0, 19.0, (CUT,))], [], [], 1)
+    assert (run["seconds"], run["measured"], run["samples"]) == (pytest.approx(17 + 10 + 2), False, 110)
+    run = summarise([Epoch(0, 9.0, (phase(lap(8.0, 80), total=81),))], [], [], 1)
+    assert (run["seconds"], run["measured"]) == (pytest.approx(9.1), False)
 
 
 def test_what_ran_outside_epochs_counts_once():
     training, final = phase(lap(8.0, 80, wait=2.0), total=80), phase(lap(2.0, 5), total=10, name="final")
-    found = summarise([], [training, final], [lap(2.0, 40, "resident")], 0)
-    assert (found["seconds"], found["epochs"], found["samples"], found["run_samples"]) == (pytest.approx(12), 1, 80, 80)
-    assert (found["samples_per_second"], found["loader_wait"], found["data_stall"]) == (10, 0.25, 0.5)
-    assert (found["train_seconds"], found["valid_seconds"], found["measured"]) == (8, 0, False)
+    run = summarise([], [training, final], [lap(2.0, 40, "resident")], 0)
+    assert (run["seconds"], run["epochs"], run["samples"], run["run_samples"]) == (pytest.approx(12), 1, 80, 80)
+    assert (run["samples_per_second"], run["loader_wait"], run["data_stall"]) == (10, 0.25, 0.5)
+    assert (run["train_seconds"], run["valid_seconds"], run["measured"]) == (8, 0, False)
 
 
 def test_a_run_without_training_or_time_has_no_rate():
-    found = summarise([], [phase(lap(2.0, 5, phase="valid"), total=5, name="valid")], [], 0)
-    assert (found["seconds"], found["valid_seconds"], found["measured"]) == (2, 2, True)
+    run = summarise([], [phase(lap(2.0, 5, phase="valid"), total=5, name="valid")], [], 0)
+    assert (run["seconds"], run["valid_seconds"], run["measured"]) == (2, 2, True)
     for figure in ("samples_per_second", "loader_wait", "data_stall", "resident_samples_per_second", "run_samples"):
-        assert found[figure] is None, figure
+        assert run[figure] is None, figure
     assert summarise([], [phase(lap(0.0, 80), total=80)], [], 0)["loader_wait"] is None
 
 
@@ -157,23 +157,23 @@ STAGES = [staged(0, 30.0, 90), staged(1, 10.0, 90, wait=4.0), staged(4, 50.0, 20
 
 def test_each_stage_is_projected_from_its_own_timed_laps():
     resident = [lap(5.0, 90, "resident"), lap(20.0, 200, "resident", epoch=4)]
-    found = summarise(STAGES, [], resident, 10, (0, 4))
-    assert found["seconds"] == pytest.approx(30 + 3 * 10 + 50 + 5 * 40)
+    run = summarise(STAGES, [], resident, 10, (0, 4))
+    assert run["seconds"] == pytest.approx(30 + 3 * 10 + 50 + 5 * 40)
     assert run_of(STAGES, [], 10, (0, 4)).stage_seconds() == {0: pytest.approx(60), 4: pytest.approx(250)}
-    assert found["run_samples"] == 4 * 90 + 6 * 200
+    assert run["run_samples"] == 4 * 90 + 6 * 200
     # A run of 360 samples at 10/90 s, and of 1200 at 40/200 s; 4/90 and 10/200 of it waiting.
-    assert found["samples_per_second"] == pytest.approx(1560 / (40 + 240))
-    assert found["loader_wait"] == pytest.approx((16 + 60) / 280)
-    assert found["resident_samples_per_second"] == pytest.approx(1560 / (20 + 120))
-    assert found["data_stall"] == pytest.approx(0.5)
+    assert run["samples_per_second"] == pytest.approx(1560 / (40 + 240))
+    assert run["loader_wait"] == pytest.approx((16 + 60) / 280)
+    assert run["resident_samples_per_second"] == pytest.approx(1560 / (20 + 120))
+    assert run["data_stall"] == pytest.approx(0.5)
     warm = Epoch(4, 5.0, (phase(lap(5.0, 200, "warmup", epoch=4), total=200, epoch=4),))
-    found = summarise([*STAGES[:2], warm], [], [lap(5.0, 90, "resident")], 10, (0, 4))
-    assert found["samples_per_second"] is None
-    assert found["resident_samples_per_second"] is None
+    run = summarise([*STAGES[:2], warm], [], [lap(5.0, 90, "resident")], 10, (0, 4))
+    assert run["samples_per_second"] is None
+    assert run["resident_samples_per_second"] is None
 
 
 def test_stages_after_the_end_and_epochs_beyond_the_plan():
-    found = summarise(STAGES[:2], [], [], 2, (0, 4))
-    assert (found["seconds"], found["measured"]) == (pytest.approx(40), True)
-    assert found["samples_per_second"] == pytest.approx(180 / 40)
+    run = summarise(STAGES[:2], [], [], 2, (0, 4))
+    assert (run["seconds"], run["measured"]) == (pytest.approx(40), True)
+    assert run["samples_per_second"] == pytest.approx(180 / 40)
     assert summarise(STAGES[:2], [], [], 1)["seconds"] == pytest.approx(40)

@@ -182,7 +182,7 @@ def test_time_to_goal_counts_the_runs_that_missed_it_and_has_no_verdict_with_the
     said = answer([tmp_path / "rows.csv"], Question(metric="time-to-goal"))
     assert "33% of the runs reached the goal" in rendered(said, "csv")
     assert [hole.precision for workload in result.workloads for hole in workload.holes] == ["fp16"]
-    assert any("fp16" in line and "3 runs missed the target" in line for line in result.left_out)
+    assert any("fp16" in line and "3 runs missed the goal" in line for line in result.left_out)
     times = {n: {"seconds": value} for n, value in enumerate(FAST)}
     ours = [row(trial=n, params="goal=0.94", **times[n]) for n in times]
     slower = [row(trial=n, params="goal=0.94", precision="bf16", seconds=times[n]["seconds"] * 2) for n in times]

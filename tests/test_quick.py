@@ -1,4 +1,4 @@
-"""The end of `gpubench run --quick`: rates, their ratio, the place among published cards, one chart, one command."""
+"""The end of `gpubench run --quick`: rates, their ratio, the rank among published cards, one chart, one command."""
 
 import shlex
 from dataclasses import replace
@@ -31,7 +31,7 @@ REFERENCE = {
 
 @pytest.fixture
 def finished(tmp_path, capsys, monkeypatch):
-    """Returns what a quick run prints at its end about these rates, and the CSV file."""
+    """Returns the output and the CSV file of a quick run with these rates."""
 
     monkeypatch.chdir(tmp_path)
 
@@ -53,7 +53,7 @@ def next_of(text):
     return shlex.split(text.splitlines()[-1].removeprefix("next: gpubench "))
 
 
-def test_a_card_is_placed_among_published_ones(finished):
+def test_a_card_is_ranked_among_published_ones(finished):
     text, path = finished(700.0, 1900.0, card="NVIDIA GeForce RTX 4090")
     assert lacking(text, "700 images/s", "1,900 images/s", "2.71 times", "rough", "yours", "As expected", path) == []
     lines = [line for line in text.splitlines() if "##" in line]
@@ -67,12 +67,12 @@ def test_a_card_is_placed_among_published_ones(finished):
 
 
 @pytest.mark.parametrize(("card", "words"), [("RTX 5090", "expected"), ("NVIDIA H100 80GB HBM3", "Below expected")])
-def test_a_rate_is_held_against_the_figures_of_its_card(finished, card, words):
+def test_a_rate_is_compared_with_published_ones_of_its_card(finished, card, words):
     assert words in finished(200.0, 700.0 if "H100" in card else 2000.0, card=card)[0]
 
 
 @pytest.mark.parametrize("card", ["NVIDIA Something New", "NVIDIA GB10"])  # GB10: a data sheet, no figures
-def test_a_card_without_published_figures_is_still_placed(finished, card):
+def test_a_card_without_published_figures_is_still_ranked(finished, card):
     text, _ = finished(200.0, 10539.0, card=card)
     assert lacking(text, "10,539 images/s", "convolutional models", "not in our data", "yours") == []
 
@@ -86,7 +86,7 @@ def test_a_cpu_is_not_ranked_and_its_chart_has_both_rates(finished):
     assert CliRunner().invoke(app, next_of(text)).exit_code == 0
 
 
-def test_neighbours_of_the_first_and_last_card_and_rows_that_are_no_quick_look(tmp_path):
+def test_neighbours_of_the_first_and_last_card_and_rows_that_are_not_quick(tmp_path):
     assert next(iter(neighbours("mine", 1e6))) == "mine"
     assert list(neighbours("mine", 1.0))[-1] == "mine"
     path = Path(tmp_path / "a.csv")
@@ -117,7 +117,7 @@ def twice_as_fast_in_fp16(trial):
 
 @pytest.fixture
 def resnet18(tmp_path, monkeypatch, capsys):
-    """Returns what a quick run of ResNet-18 prints on the first of these devices, and its rows."""
+    """Returns the output and the rows of a quick run of ResNet-18 on the first of these devices."""
     monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)
     monkeypatch.setattr(
         "gpubench.runner.session.readers", lambda devices: dict.fromkeys(device.device for device in devices)
@@ -139,14 +139,14 @@ CARD = Device("cuda:0", "cuda", "NVIDIA GeForce RTX 4090", 2**34, "8.9", "1", "a
 CPU = Device("cpu", "cpu", "Some CPU", 2**34, device_hash="cc")
 
 
-def test_a_quick_run_of_resnet_ends_with_the_place_of_the_card(resnet18):
+def test_a_quick_run_of_resnet_ends_with_the_rank_of_the_card(resnet18):
     text, rows = resnet18(CARD, CPU, batch="64", settings={"image_size": "32"})
     assert list(rows["suite"] + " " + rows["precision"]) == ["resnet fp32", "resnet fp16", "reference fp16"]
     assert "image_size=224" in rows["params"].iloc[2]
     assert lacking(text, "2.00", "yours", "published", "next: gpubench run") == []
 
 
-def test_cases_that_cannot_run_are_not_counted_and_one_rate_leads_to_a_report(resnet18):
+def test_unsupported_cases_are_not_counted_and_next_is_report(resnet18):
     text, rows = resnet18(replace(CPU, unsupported={"bf16": "no bf16 here"}), rank=False)
     assert set(rows["status"]) == {"ok", "unsupported"}
     assert lacking(text, "[1/1] resnet resnet18 fp32", "resnet resnet18 bf16") == []
@@ -154,13 +154,13 @@ def test_cases_that_cannot_run_are_not_counted_and_one_rate_leads_to_a_report(re
     assert lacking(text, "resnet18 in fp32 (resnet)", "1 case cannot run: no bf16 here", "next: gpubench report") == []
 
 
-def test_without_place_there_is_no_trial_of_reference(resnet18):
+def test_without_rank_there_is_no_trial_of_reference(resnet18):
     text, rows = resnet18(CARD, CPU, batch="64", rank=False)
     assert list(rows["suite"]) == ["resnet", "resnet"]
     assert "yours" not in text
 
 
-def test_a_cpu_has_no_place_and_says_so_in_a_line(resnet18):
+def test_a_cpu_is_not_ranked_and_prints_one_line(resnet18):
     text, rows = resnet18(CPU)
     assert list(rows["suite"]) == ["resnet", "resnet"]
     assert text.count("CPUs are not ranked") == 1

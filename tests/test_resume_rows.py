@@ -47,7 +47,7 @@ DONE = Measurement(
 )  # fmt: skip
 
 
-SETTING = Setting(GPU, CARD, HOST, "s1", band=(0.8, 1.25), peak=Peak(9.87654321e14, 3.0e12, 2.5e-6, 8192))
+SETTING = Setting(GPU, CARD, HOST, "s1", projection_range=(0.8, 1.25), peak=Peak(9.87654321e14, 3.0e12, 2.5e-6, 8192))
 
 
 def made(measurement=DONE, case=CASE, **changes):
@@ -91,7 +91,7 @@ def test_only_a_training_that_came_to_its_end_has_seconds(status, seconds, measu
 
 
 @pytest.mark.parametrize(
-    ("changes", "band", "expected"),
+    ("changes", "bounds", "expected"),
     [
         ({"seconds": 100.0, "measured": False}, (0.8, 1.25), ("projected", 80.0, 125.0)),
         ({"seconds": 100.0, "measured": False}, (0.9, 1.6), ("projected", 62.5, 111.111)),
@@ -105,8 +105,8 @@ def test_only_a_training_that_came_to_its_end_has_seconds(status, seconds, measu
         ({"seconds": 9.0, "measured": False, "status": "failed"}, (0.8, 1.25), ("", None, None)),
     ],
 )
-def test_a_projection_has_the_band_of_its_suite_and_the_trend_of_its_sample(changes, band, expected):
-    found = made(replace(DONE, **changes), band=band)
+def test_a_projection_has_the_range_of_its_suite_and_the_trend_of_its_sample(changes, bounds, expected):
+    found = made(replace(DONE, **changes), projection_range=bounds)
     assert (found.measured, found.seconds_low, found.seconds_high) == expected
 
 

@@ -1,4 +1,4 @@
-"""A real Slurm with two nodes on this host runs, cancels, times out and loses jobs."""
+"""Runs, cancels, times out and kills jobs on a real Slurm (two nodes on one host)."""
 
 import os
 import shutil
@@ -38,7 +38,7 @@ def test_a_job_that_names_no_cpus_gets_whole_nodes(monkeypatch, tmp_path, wishes
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A folder that every node can write; skips where there is no Slurm, or no right to start one."""
+    """A folder that every node can write. Skips without Slurm or without root."""
     pytest.importorskip("submitit")
     missing = [name for name in NEEDED if not shutil.which(name)]
     if missing or os.geteuid() != 0:
@@ -47,7 +47,7 @@ def cluster():
     folder.chmod(0o755)  # munge and the database run as users of their own
     started = subprocess.run([SCRIPT, "start", folder / "slurm"], stdout=subprocess.DEVNULL, check=False)
     if started.returncode:
-        pytest.skip("Slurm did not start here; tests/slurm_cluster.sh says why")
+        pytest.skip("Slurm did not start: see tests/slurm_cluster.sh")
     os.environ["SLURM_CONF"] = str(folder / "slurm" / "slurm.conf")
     yield folder
     subprocess.run([SCRIPT, "stop", folder / "slurm"], stdout=subprocess.DEVNULL, check=False)
@@ -72,12 +72,12 @@ class Job:
         return (self.out.with_suffix(".slurm") / "job").read_text()
 
     def runs(self) -> None:
-        """Wait until it trains: it has opened its file."""
+        """Wait until the job trains (its file exists)."""
         wait_for(self.out.exists)
         time.sleep(3)
 
     def end(self, seconds: float = 600):
-        """(exit code, what it printed, its rows)."""
+        """Return (exit code, stderr, rows) of the ended job."""
         _, err = self.process.communicate(timeout=seconds)
         assert "Traceback" not in err, err
         return self.process.returncode, err, load([self.out]).frame
@@ -100,7 +100,7 @@ def test_a_job_over_two_nodes(cluster):
 
 
 @pytest.mark.alone
-def test_the_follower_may_go_and_come_back(cluster):
+def test_a_second_command_follows_the_job(cluster):
     first = Job(cluster, "follow", "time=5", "--set", "what=slow", "--set", "who=0", "--repeats", 2)
     first.runs()
     first.process.send_signal(signal.SIGINT)
@@ -151,7 +151,7 @@ def test_a_job_whose_node_dies(cluster):
     assert "NODE_FAIL" in err
 
 
-def test_what_slurm_and_its_job_are_asked_for(cli):
+def test_slurm_options_and_the_command_of_the_job(cli):
     assert parse_slurm("partition=gpu,nodes=4, gpus_per_node=8") == {"nodes": 4, "partition": "gpu", "gpus_per_node": 8}
     assert parse_slurm("gpus-per-node=2")["gpus_per_node"] == 2
     for wrong in ("gpu", "nodes=many", "nodes=0", "partition="):

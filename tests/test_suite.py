@@ -32,18 +32,18 @@ def write(folder: Path, source: str, name: str = "mine.py") -> Path:
 
 @pytest.mark.parametrize("name", files.built_in_names())
 def test_every_built_in_suite_is_complete(name):
-    found = files.find(name)
-    assert found.name == name
-    assert found.summary
-    assert found.suite.models
-    assert not found.suite.quality or QUALITIES[found.suite.quality].better == found.suite.better
-    assert all(param.help for param in found.suite.params.values())
-    assert len(found.digest) == 64
-    for parameter, by_value in found.suite.presets.items():
+    loaded = files.find(name)
+    assert loaded.name == name
+    assert loaded.summary
+    assert loaded.suite.models
+    assert not loaded.suite.quality or QUALITIES[loaded.suite.quality].better == loaded.suite.better
+    assert all(param.help for param in loaded.suite.params.values())
+    assert len(loaded.digest) == 64
+    for parameter, by_value in loaded.suite.presets.items():
         for value, preset in by_value.items():
-            values = found.suite.models if parameter == "model" else found.suite.params[parameter].choices
+            values = loaded.suite.models if parameter == "model" else loaded.suite.params[parameter].choices
             assert value in values
-            assert set(preset) <= {*found.suite.params, *COMMON_PARAMS}
+            assert set(preset) <= {*loaded.suite.params, *COMMON_PARAMS}
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,10 @@ def test_parameters_and_odd_letters_are_read(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(text, encoding="utf-8")
     assert files.find(str(path)).suite.models == ("m",)
-    found = files.find(str(write(tmp_path, GOOD)))
-    assert found.resolve_params({})["size"] == 4
-    assert found.resolve_params({"kind": "b"})["size"] == 8
-    assert found.resolve_params({"kind": "b", "size": "2", "on": "true"}) == {
+    loaded = files.find(str(write(tmp_path, GOOD)))
+    assert loaded.resolve_params({})["size"] == 4
+    assert loaded.resolve_params({"kind": "b"})["size"] == 8
+    assert loaded.resolve_params({"kind": "b", "size": "2", "on": "true"}) == {
         **{name: param.default for name, param in COMMON_PARAMS.items()},
         "kind": "b", "size": 2, "on": True,
     }  # fmt: skip
@@ -91,13 +91,13 @@ def test_a_folder_is_a_suite_whose_files_are_all_read(tmp_path):
         "__init__.py",
     )
     loop = write(folder, "def go(trial):\n    for batch in trial.resident():\n        print(batch)\n", "loop.py")
-    found = files.find(str(folder))
-    assert (found.name, found.summary, found.path, len(found.digest)) == ("mine", "A suite.", folder, 64)
+    loaded = files.find(str(folder))
+    assert (loaded.name, loaded.summary, loaded.path, len(loaded.digest)) == ("mine", "A suite.", folder, 64)
     printed = []
-    found.suite.train(SimpleNamespace(resident=lambda: printed.append("called") or ()), None)
+    loaded.suite.train(SimpleNamespace(resident=lambda: printed.append("called") or ()), None)
     assert printed == ["called"]
     loop.write_text(loop.read_text().replace("print(batch)", "print(2)"))
-    assert files.find(str(folder)).digest != found.digest
+    assert files.find(str(folder)).digest != loaded.digest
 
 
 def test_what_cannot_be_found_read_or_left_is_a_line(tmp_path):
@@ -122,9 +122,9 @@ def test_what_cannot_be_found_read_or_left_is_a_line(tmp_path):
     ],
 )
 def test_a_wrong_parameter_names_what_is_allowed(tmp_path, settings, words):
-    found = files.find(str(write(tmp_path, GOOD)))
+    loaded = files.find(str(write(tmp_path, GOOD)))
     with pytest.raises(UserError, match=words):
-        found.resolve_params(settings)
+        loaded.resolve_params(settings)
 
 
 def test_a_users_suite_shadows_no_module_and_two_of_one_name_are_refused(tmp_path):

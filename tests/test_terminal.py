@@ -21,10 +21,10 @@ def answered(folder, *groups, **question):
 
 
 def printed(tmp_path, *groups, width=200, **options):
-    found = answered(tmp_path, *groups, **options)
-    lines = everything(found, width)
+    answer = answered(tmp_path, *groups, **options)
+    lines = everything(answer, width)
     assert max(map(cell_len, lines)) < width
-    return "\n".join([*screen(found), *lines])
+    return "\n".join([*screen(answer), *lines])
 
 
 def table(columns, *lines, name="cases"):
@@ -47,15 +47,15 @@ NOTES = Column("notes", note=True)
 
 def test_a_table_by_hand():
     columns = MODEL, CARD, POLICY, Column("data"), SECONDS, SHARE, TRIALS, NOTES
-    found = drawn(
+    lines = drawn(
         columns,
         ("resnet18", "A100", "fixed", "cifar100", Estimate(12.3, 12.2, 12.4), 0.5, 6, "throttled"),
         ("resnet152", "H100", "fixed", "cifar100", 1234.0, None, 12, ""),
         ("x", "H100", "fixed", "cifar100", "timed out", 0.25, 1, "throttled"),
         ("y", "H100", "fixed", "cifar100", None, None, None, "2 of 3 shared"),
     )
-    assert found[0] == "cases (in all lines: policy fixed, data cifar100)"
-    cells = [re.split(r"\s{2,}", line.strip()) for line in found[1:6]]
+    assert lines[0] == "cases (in all lines: policy fixed, data cifar100)"
+    cells = [re.split(r"\s{2,}", line.strip()) for line in lines[1:6]]
     assert cells == [
         ["model", "card", "seconds", "95% interval", "accuracy", "trials"],
         ["resnet18 (a)", "A100", "12.30", "12.20 to 12.40", "50.00%", "6"],
@@ -63,9 +63,9 @@ def test_a_table_by_hand():
         ["x (a)", "H100", "timed out", "25.00%", "1"],
         ["y (b)", "H100"],
     ]
-    assert found[6:] == ["  a: throttled", "  b: 2 of 3 shared"]
-    assert found[2].index("12.30") + len("12.30") == found[3].index("1,234") + len("1,234")  # figures to the right
-    assert found[2].index("A100") == found[3].index("H100")  # texts to the left
+    assert lines[6:] == ["  a: throttled", "  b: 2 of 3 shared"]
+    assert lines[2].index("12.30") + len("12.30") == lines[3].index("1,234") + len("1,234")  # figures to the right
+    assert lines[2].index("A100") == lines[3].index("H100")  # texts to the left
 
 
 @pytest.mark.parametrize("width", range(40, 60))
@@ -91,8 +91,8 @@ def test_a_table_that_is_too_wide_is_parted_and_repeats_its_first_column():
 @pytest.mark.parametrize("width", [39, 59, 79, 119])
 def test_of_texts_that_are_too_long_the_middle_goes_and_figures_stay_whole(width):
     name = "a-very-long-name-" * 4 + "end"
-    found = drawn((MODEL, CARD, SECONDS, TRIALS), (name, name, 12345.0, 1000), ("b", "B", 23456.0, 2000), width=width)
-    text = "\n".join(found)
+    lines = drawn((MODEL, CARD, SECONDS, TRIALS), (name, name, 12345.0, 1000), ("b", "B", 23456.0, 2000), width=width)
+    text = "\n".join(lines)
     for figure in ("12,345", "23,456", "1,000", "2,000"):
         assert figure in text.split()
     assert "end" in text
@@ -177,18 +177,18 @@ def test_rungs_and_cases_are_lines_with_their_marks_or_status(tmp_path):
 
 def test_all_sentences_and_what_is_left_out_are_there_in_full(tmp_path):
     long = " ".join(f"parameter{at}={at}" for at in range(30))
-    found = answered(tmp_path, rows([100.0] * 6, params=long), rows([130.0] * 6, params=long, **OTHER))
-    whole = " ".join(" ".join(everything(found, 60)).split())
-    assert all(each.sentence in whole for each in found.results)
+    answer = answered(tmp_path, rows([100.0] * 6, params=long), rows([130.0] * 6, params=long, **OTHER))
+    whole = " ".join(" ".join(everything(answer, 60)).split())
+    assert all(each.sentence in whole for each in answer.results)
     assert f"Recipe: {' '.join(sorted(long.split()))}" in whole or f"Recipe: {long}" in whole
     assert "evidence (" in whole
-    less = " ".join(everything(found, 60, every_table=False))
+    less = " ".join(everything(answer, 60, every_table=False))
     assert "evidence" not in less
     assert "Recipe:" not in less
     assert "speedups" in less
-    found = answered(tmp_path, rows([100.0]), rows([130.0], **OTHER), rows([1.0], model="lone"))
-    found = replace(found, left_out=("a row of nobody",))
-    lines = everything(found, 200)
+    answer = answered(tmp_path, rows([100.0]), rows([130.0], **OTHER), rows([1.0], model="lone"))
+    answer = replace(answer, left_out=("a row of nobody",))
+    lines = everything(answer, 200)
     at = lines.index("Not compared:")
     assert lacking(lines[at + 1], "lone fp32", "RTX 2080 Ti", "GTX 1080 Ti") == []
     assert lines[-2:] == ["Not compared:", "- a row of nobody"]

@@ -1,4 +1,4 @@
-"""`run --until`: when it stops, what it says, and that a resumed run goes on where it was."""
+"""When a run stops (early, `--until`, `--budget`), its message, and resuming it."""
 
 import math
 import random
@@ -41,8 +41,8 @@ SUITE = Suite(train=train, models=("gains", "equal"), params={}, version=1, torc
 """
 
 
-def test_a_ratio_that_three_rounds_decide_gets_no_more(cli, tmp_path):
-    """Twice as fast in bf16 is decided after three rounds; equal times take all six, as the same command finds."""
+def test_a_model_stops_after_three_rounds_if_its_ratio_is_decided(cli, tmp_path):
+    """A ratio of 2 takes three rounds, equal times six. The same command again adds no trial."""
     (tmp_path / "half.py").write_text(FASTER_IN_HALF)
     base = ["run", "--suite", "half.py", "--device", "cpu", "--precision", "fp32,bf16", "--out", "a.csv"]
     assert "up to 6 rounds" in cli(*base, "--dry-run").stdout
@@ -61,7 +61,7 @@ def test_a_ratio_that_three_rounds_decide_gets_no_more(cli, tmp_path):
     assert lacking(answer, "gains", "0.50", "faster") == [] or "2.00" in answer
     again = cli(*base)
     assert "all trials are done" in again.stderr
-    # Who names a number gets it, also in the same file.
+    # --repeats adds trials to a finished file.
     more = cli(*base, "--repeats", 6)
     assert more.returncode == 0, more.stderr
     assert len(pd.read_csv(tmp_path / "a.csv")) == 24
@@ -78,13 +78,13 @@ def test_a_ratio_that_three_rounds_decide_gets_no_more(cli, tmp_path):
         (TIGHT[:5], math.inf),
     ],
 )
-def test_half_width_is_of_the_corrected_interval_as_a_share_of_the_median(seconds, width):
+def test_half_width_is_a_share_of_the_median(seconds, width):
     assert half_width(seconds) == pytest.approx(width)
     assert median_interval(list(range(1, 18))) == (5, 13)
     assert median_interval(list(range(1, 18)), until=True) == (4, 14)
 
 
-def test_where_a_width_or_a_budget_is_just_enough():
+def test_widths_and_budgets_at_their_limits():
     wide = {"a": [100.0, 110.0, 120.0, 90.0, 80.0, 100.0], "b": [40.0, 44.0, 41.0, 39.0, 40.0, 36.0], "c": []}
     assert widths_of(wide) == {"a": pytest.approx(0.2), "b": pytest.approx(0.1)}
     assert why_stop(widths_of(wide), 0.2) == "2 of 2 intervals are within 20%"
@@ -102,10 +102,10 @@ def test_where_a_width_or_a_budget_is_just_enough():
 
 
 def test_rounds_are_added_and_a_budget_ends_them(cli, tmp_path, monkeypatch):
-    # What is left of a trial's time here is the machine's own noise: the width is made up.
+    # These times are mostly noise, so the width is mocked.
     monkeypatch.setattr("gpubench.runner.rounds.half_width", lambda seconds: 0.5 if len(seconds) > 5 else math.inf)
     base = ["run", "--suite", SCRIPTED, "--device", "cpu", "--precision", "fp32", "--models", "short"]
-    base += ["--set", "step_ms=200"]  # of the clock that sleep moves: a budget of 12 s is a few trials
+    base += ["--set", "step_ms=200"]  # simulated time: a budget of 12 s is a few trials
     done = cli(*base, "--until", "90%", "--out", "easy.csv")
     assert done.returncode == 0, done.stderr
     rows = pd.read_csv(tmp_path / "easy.csv")
@@ -132,7 +132,7 @@ def test_rounds_are_added_and_a_budget_ends_them(cli, tmp_path, monkeypatch):
 
 @pytest.fixture
 def rounds_of(tmp_path, monkeypatch):
-    """Runs trials that end as `result_of(case)`; returns the rounds of each case, and the lines."""
+    """Runs trials whose result is `result_of(case)`; returns the rounds of each case, and the printed lines."""
     monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)
     (tmp_path / "half.py").write_text(FASTER_IN_HALF)
 
@@ -151,7 +151,7 @@ def rounds_of(tmp_path, monkeypatch):
     return run_all
 
 
-def test_only_ok_trials_have_a_time_and_a_finished_run_goes_on_with_until(rounds_of):
+def test_only_ok_trials_count_and_a_finished_run_stays_finished_with_until(rounds_of):
     def missed():
         result = Measurement("goal_missed", seconds=1.0, measured=True)
         return rounds_of(lambda case: result, until=0.01, precision="fp32", models=("equal",))
@@ -193,8 +193,8 @@ def test_all_precisions_of_a_model_stop_together():
     cases = [replace(CASE, precision=precision) for precision in ("fp32", "bf16", "fp16")]
     for times, stop in (
         ((3, 2, 1), True),
-        ((3, 2, 1.99), False),  # fp32 alone would no longer take turns with the others
-        ((3, 2, None), True),  # one that fails in every round decides nothing
+        ((3, 2, 1.99), False),  # fp32 would no longer alternate with the others
+        ((3, 2, None), True),  # a case that fails in every round is ignored
         ((3, None, None), False),
     ):
         seconds = {case.label: [time] * 3 for case, time in zip(cases, times, strict=True) if time}
@@ -214,11 +214,11 @@ def test_all_precisions_of_a_model_stop_together():
         ([1, 1, 1, 1, 1, 1], False),
     ],
 )
-def test_trials_that_follow_their_neighbours_drift(values, drifting):
+def test_trials_close_to_their_neighbours_drift(values, drifting):
     assert drifts(values) == drifting
 
 
-def test_chance_is_taken_for_drift_once_in_twenty_times():
+def test_drift_has_5_percent_false_positives():
     dice = random.Random(4)
     found = sum(drifts([dice.random() for _ in range(20)]) for _ in range(2000)) / 2000
     assert 0.03 < found < 0.07

@@ -22,9 +22,9 @@ def test_a_gain_has_three_digits(value, text):
 @pytest.mark.parametrize("length", [1, 35, 36, 37, 80, 500])
 def test_of_a_long_name_the_middle_goes(length):
     name = "".join(chr(ord("a") + at % 26) for at in range(length))
-    found = words.name(name)
-    assert len(found) == min(length, 36)
-    first, _, last = found.partition("..")
+    short = words.name(name)
+    assert len(short) == min(length, 36)
+    first, _, last = short.partition("..")
     assert name.startswith(first)
     assert name.endswith(last)
     assert words.name("a\x1b[31m\u202eb") == "a\ufffd[31m\ufffdb"
@@ -48,12 +48,12 @@ def test_titles_say_what_groups_have_in_common_and_what_is_unusual():
     assert words.title_of([group(processes=1), group(processes=2)]) == "resnet: CIFAR-100, full"
     assert words.title_of([group(suite="a\x1bb")]) == "a\ufffdb: CIFAR-100, full"
     # Of a suite that is built in; of any other nobody knows what is usual.
-    found = files.find("resnet")
-    usual = dict(found.resolve_params({}, "resnet18"))
+    loaded = files.find("resnet")
+    usual = dict(loaded.resolve_params({}, "resnet18"))
     text = params_text(usual)
     name = next(name for name, value in sorted(usual.items()) if type(value) is int and name != "epochs")
     other = params_text({**usual, name: usual[name] + 7})
-    version = {"suite_version": found.suite.version}
+    version = {"suite_version": loaded.suite.version}
     plain = words.title_of([group(params=text, **version)])
     assert words.title_of([group(params=other, **version)]) == f"{plain}, {name}={usual[name] + 7}"
     assert words.title_of([group(params=text, **version), group(params=other, **version)]) == plain

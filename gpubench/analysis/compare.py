@@ -88,7 +88,7 @@ class Compared:
     failed: int = 0
     """Number of rows that should have a value and have none."""
     missed: int = 0
-    """Number of rows left out because they missed the target."""
+    """Number of rows left out because they missed the goal."""
     baseline: tuple[str, str] | None = None
     """(column, value) that --baseline names."""
     metric: Metric = SECONDS

@@ -102,15 +102,13 @@ def pairs_along(
         if axis_value(group, axis) == local:
             lone = len(bucket) == 1 and not by_model
             if lone and (explicit or axis == "card"):
-                left_out.append(
-                    f"{_case(group)}: not compared along {axis}, no other {axis} has a row of the same kind"
-                )
+                left_out.append(f"{_case(group)}: no counterpart with another {axis}")
             continue
         partners = bucket.get(local, [])
         if partners:
             pairs.append((group, max(partners, key=lambda c: _closeness(axis, group, c))))
         elif explicit or axis == "card":
-            left_out.append(f"{_case(group)}: {local} has no row of the same kind")
+            left_out.append(f"{_case(group)}: no counterpart with {axis} {local}")
     return pairs
 
 

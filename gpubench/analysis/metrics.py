@@ -276,13 +276,13 @@ def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
         labels = {text: short(text) if column == "card" else text for text in texts.unique()}
         is_text = column not in NUMBERS and column not in FLAGS
         wanted = value.strip().removeprefix(CPU) if column == "card" else value.strip()
-        found = [label for text, label in labels.items() if wanted.lower() in {text.lower(), label.lower()}]
-        found = list(dict.fromkeys(found)) or (values_named(wanted, labels.values()) if is_text else [])
-        fits = texts.isin([text for text, label in labels.items() if label in found])
+        matches = [label for text, label in labels.items() if wanted.lower() in {text.lower(), label.lower()}]
+        matches = list(dict.fromkeys(matches)) or (values_named(wanted, labels.values()) if is_text else [])
+        fits = texts.isin([text for text, label in labels.items() if label in matches])
         kept = frame[~fits if negated else fits]
         choices = sorted({*labels.values()} - {""})
-        if is_text and len(found) > 1:
-            raise UserError(f"--where {where}: it could be {', '.join(sorted(found))}")
+        if is_text and len(matches) > 1:
+            raise UserError(f"--where {where}: it could be {', '.join(sorted(matches))}")
         if kept.empty:
             some = f"; there is {', '.join(choices)}" if len(choices) <= 12 else ""
             raise UserError(f"--where {where}: no row is left{did_you_mean(value.strip(), choices) or some}")

@@ -98,8 +98,8 @@ def p_above(c: Comparison, limit: float) -> float:
     """Return the one-sided p value that the ratio of a comparison is at most `limit`."""
     if _in_one_session(c.axis, c.subject, c.other):
         return stats.p_above(c.subject.values, c.other.values, limit, until=c.subject.adaptive or c.other.adaptive)
-    ours, theirs, paired = _specimens(c.axis, c.subject, c.other)
-    return stats.specimens_p_above(ours, theirs, limit, paired=paired)
+    subject_values, other_values, paired = _specimens(c.axis, c.subject, c.other)
+    return stats.specimens_p_above(subject_values, other_values, limit, paired=paired)
 
 
 def ran_together(axis: str, subject: Group, other: Group) -> bool:
@@ -130,8 +130,8 @@ def out_of_turn(subject: Group, other: Group) -> bool:
 def _ratio(axis: str, subject: Group, other: Group) -> stats.Ratio:
     if _in_one_session(axis, subject, other):
         return stats.ratio(subject.values, other.values, until=subject.adaptive or other.adaptive)
-    ours, theirs, paired = _specimens(axis, subject, other)
-    return stats.specimens_ratio(ours, theirs, paired=paired)
+    subject_values, other_values, paired = _specimens(axis, subject, other)
+    return stats.specimens_ratio(subject_values, other_values, paired=paired)
 
 
 def _in_one_session(axis: str, subject: Group, other: Group) -> bool:
@@ -140,14 +140,14 @@ def _in_one_session(axis: str, subject: Group, other: Group) -> bool:
 
 def _specimens(axis: str, subject: Group, other: Group) -> tuple[stats.Values, stats.Values, bool]:
     """Return the values of each side by specimen, or by session, and whether both sides are the same specimens."""
-    ours, theirs = units_of(subject), units_of(other)
+    subject_units, other_units = units_of(subject), units_of(other)
     if unit_of(subject) == unit_of(other) == "session" and subject.device_hash != other.device_hash:
         # Several sessions of one device are one specimen.
         return [subject.values], [other.values], False
-    shared = [unit for unit in ours if unit in theirs]
+    shared = [unit for unit in subject_units if unit in other_units]
     if axis == "precision" and len(shared) >= stats.MEASURED_FROM:
-        return [ours[unit] for unit in shared], [theirs[unit] for unit in shared], True
-    return list(ours.values()), list(theirs.values()), False
+        return [subject_units[unit] for unit in shared], [other_units[unit] for unit in shared], True
+    return list(subject_units.values()), list(other_units.values()), False
 
 
 def _specimens_note(axis: str, subject: Group, other: Group) -> str:
@@ -155,9 +155,9 @@ def _specimens_note(axis: str, subject: Group, other: Group) -> str:
     if max(counts) == 1:
         return "one specimen each"
     word = "sessions" if "session" in {unit_of(subject), unit_of(other)} else "specimens"
-    ours, _, paired = _specimens(axis, subject, other)
-    if paired and len(ours) < max(counts):
-        return f"{len(ours)} {word} ran both, the others are left out"
+    shared, _, paired = _specimens(axis, subject, other)
+    if paired and len(shared) < max(counts):
+        return f"{len(shared)} {word} ran both, the others are left out"
     return f"{counts[0]} {word} each" if counts[0] == counts[1] else f"{counts[0]} and {counts[1]} {word}"
 
 
@@ -220,12 +220,12 @@ def _with_difference(c: Comparison) -> tuple[Comparison, float]:
 
     Its p value is two-sided, against a loss of half a point; None if a side has one value.
     """
-    ours, theirs = ([1 / value for value in group.values] for group in (c.subject, c.other))
-    if min(len(ours), len(theirs)) < 2:
+    subject_values, other_values = ([1 / value for value in group.values] for group in (c.subject, c.other))
+    if min(len(subject_values), len(other_values)) < 2:
         value, p = 1 / c.subject.median - 1 / c.other.median, None
         note = f"{value * 100:+.2f} points"
     else:
-        sides = welch.side_of(ours), welch.side_of(theirs)
+        sides = welch.side_of(subject_values), welch.side_of(other_values)
         value, p = sides[0].middle - sides[1].middle, welch.p_of(*sides, -NON_INFERIOR)
         low, high = welch.t_interval(*sides, CONFIDENCE)
         note = f"{value * 100:+.2f} points ({low * 100:+.2f} to {high * 100:+.2f})"

@@ -1,4 +1,4 @@
-"""The command line: one file per command with its options and what it does, and what the shell completes.
+"""The command line: one file per command with its options and output.
 
-May import every room but `worker`, inside functions, so that `--help` is fast. No other room imports this one.
+May import all packages but `worker`, inside functions: `--help` stays fast. No package imports it.
 """

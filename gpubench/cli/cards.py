@@ -40,7 +40,7 @@ def cards(
     card: Annotated[
         list[str] | None, typer.Argument(help="One card: its figures. More: relative to the last one.")
     ] = None,
-    relative_to: Annotated[str, side_option(metavar="CARD", help="The card with speed 1; default A100 SXM.")] = "",
+    relative_to: Annotated[str, side_option(metavar="CARD", help="The card with rate 1; default A100 SXM.")] = "",
     precision: Annotated[
         str, side_option(metavar="CLASS", help="half, fp32 (with TF32) or strict (no TF32); default half and fp32.")
     ] = "",

@@ -1,6 +1,6 @@
 """`gpubench doctor`: checks of this machine, idle and under a few seconds of load.
 
-The checks are in `hardware/advice.py`; `health.py` compares the card with others of its kind.
+The checks are in `hardware/advice.py`; `health.py` compares the card with others of its model.
 """
 
 import os
@@ -44,10 +44,10 @@ def doctor(
     ] = None,
     data: DataFolder = None,
 ) -> int:
-    """Check what to fix before measuring: card, driver, torch build, host, data, disk. Exit code 4 if anything.
+    """Check what to fix before measuring: card, driver, torch build, host, data, disk. Exit code 4: not ready.
 
-    With --against it compares this card with others of its kind. Exit code 0: healthy; 1: a case is more
-    than 7% below their median; 3: nothing to compare.
+    With --against it compares this card with others of its model. Exit code 0: healthy; 1: a case is over 7% below the
+    median; 3: nothing to compare.
     """
     from gpubench.cli.health import health
 
@@ -71,10 +71,10 @@ def checks(data: Path | None) -> "Iterator[Check]":
     idle = host.host(environment.cpu_count())  # before a child process loads the host
     with waiting("asking torch for its devices"):
         facts = describe()
-    yield from checkup(facts, idle, advice.nvidia_cards())
+    yield from device_checks(facts, idle, advice.nvidia_cards())
     with waiting("reading the datasets on this machine"):
-        surroundings = list(advice.surroundings(data))
-    yield from surroundings
+        data_and_disk = list(advice.of_data_and_disk(data))
+    yield from data_and_disk
 
 
 def waiting(text: str) -> AbstractContextManager[object]:
@@ -84,7 +84,7 @@ def waiting(text: str) -> AbstractContextManager[object]:
     return Screen(stderr=True).status(text)
 
 
-def checkup(facts: "TorchFacts", idle: "Host", driver_cards: "Sequence[Card]") -> "Iterator[Check]":
+def device_checks(facts: "TorchFacts", idle: "Host", driver_cards: "Sequence[Card]") -> "Iterator[Check]":
     """Yield checks of torch, each device and the host.
 
     `facts` are those of torch (see `process.describe`), `idle` is the host before torch was started, and
@@ -104,7 +104,7 @@ def checkup(facts: "TorchFacts", idle: "Host", driver_cards: "Sequence[Card]") -
         if card is None:
             yield unread_sensors(device)
         else:
-            with waiting(f"looking at {device.device} at rest, then for {LOAD_SECONDS:.0f} s under load"):
+            with waiting(f"reading {device.device} idle, then {LOAD_SECONDS:.0f} s under load"):
                 card_check = examine(device, card, run_child)
             yield from advice.of_card(card_check)
     if accelerators:
@@ -122,7 +122,7 @@ def examine(device: "Device", card: "CardReader", run_child: "RunChild") -> "Car
     for _ in range(IDLE_READINGS):
         time.sleep(IDLE_SECONDS)
         readings.append(card.read())
-    # The load of an earlier step of ours fades; that of another program does not.
+    # The lowest one: our own earlier load ends, that of other programs does not.
     idle = min(readings, key=lambda reading: reading.utilisation or 0.0)
     processes = card.processes()
     sampler = Sampler(card)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from gpubench.suite.suite import Param
 
 EXAMPLES = "Example: `gpubench list`, `gpubench list resnet` or `gpubench list my_suite.py`"
-HEAD = 16
-"""Characters of a name with its version."""
+NAME_WIDTH = 16
+"""Width of the column of names and versions, in characters."""
 
 
 def list_suites(
@@ -22,7 +22,7 @@ def list_suites(
         list[str] | None, typer.Argument(metavar="[SUITE]...", help="Only these suites, with all parameters.")
     ] = None,
 ) -> None:
-    """List suites with their models; those that are named with all their parameters."""
+    """List all suites, or the named ones with all their parameters."""
     from gpubench.suite.files import built_in_names, find
     from gpubench.suite.suite import COMMON_PARAMS
 
@@ -34,7 +34,7 @@ def list_suites(
 
 
 def _in_short(loaded: "LoadedSuite") -> list[str]:
-    models, room = loaded.suite.models, line_width() - HEAD
+    models, room = loaded.suite.models, line_width() - NAME_WIDTH
     text = f"models: {', '.join(models)}"
     if len(text) > room:
         end = f", ... ({len(models)})"
@@ -43,14 +43,14 @@ def _in_short(loaded: "LoadedSuite") -> list[str]:
     missing = wrapped(loaded.suite.missing, room) if loaded.suite.missing else []
     lines = [*wrapped(loaded.summary, room), text, *missing]
     heads = [f"{loaded.name:<11} v{loaded.suite.version}", *[""] * (len(lines) - 1)]
-    return [f"{head:<{HEAD}}{line}" for head, line in zip(heads, lines, strict=True)]
+    return [f"{head:<{NAME_WIDTH}}{line}" for head, line in zip(heads, lines, strict=True)]
 
 
 def _in_full(loaded: "LoadedSuite") -> Iterator[str]:
     suite = loaded.suite
     yield from wrapped(f"{loaded.name} (version {suite.version}): {loaded.summary}")
     facts = [f"models: {', '.join(suite.models)}", suite.missing]
-    facts += [f"without --models: {', '.join(suite.default_models)}"] * bool(suite.default_models)
+    facts += [f"default models: {', '.join(suite.default_models)}"] * bool(suite.default_models)
     facts += [f"data: {', '.join(suite.data)}"] * bool(suite.data)
     facts += [f"rate in {suite.unit}/s" + f", quality: {suite.quality}" * bool(suite.quality)]
     for fact in filter(None, facts):

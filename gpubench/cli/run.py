@@ -52,7 +52,7 @@ def run(
         list[str] | None,
         what_option(
             metavar="NAME|PATH",
-            help="Built-in suite (`gpubench list`), or the path of yours; default resnet, with --quick reference."
+            help="Built-in suite (`gpubench list`), or the path of yours; default resnet; with --quick: reference."
             " Repeatable.",
         ),
     ] = None,
@@ -75,14 +75,14 @@ def run(
         str | None, what_option(metavar="NAME", help="Name of runs that alternate: `compare` treats them as one run.")
     ] = None,
     quick: Annotated[
-        bool, time_option("--quick", metavar=FLAG, help="One trial per case, 3 steps or half a second: rough times.")
+        bool, time_option("--quick", metavar=FLAG, help="One trial per case, at least 3 steps and 0.5 s: rough.")
     ] = False,
     no_rank: Annotated[
         bool,
         time_option(
             "--no-rank",
             metavar=FLAG,
-            help="With --quick: leave out the trial of reference that ranks the card after suite resnet.",
+            help="With --quick: do not rank the card (skips the trial of suite reference).",
         ),
     ] = False,
     full: Annotated[bool, time_option("--full", metavar=FLAG, help="Train every epoch, instead of a sample.")] = False,

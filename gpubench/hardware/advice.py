@@ -133,7 +133,7 @@ def _check_device(device: Device, facts: TorchFacts, devices: Sequence[Device]) 
     checks = [Check("ok", f"{name}; precisions {', '.join(device.precisions)}")]
     advice = "nothing to do: cases in this precision are skipped and listed"
     checks += [
-        Check("note", f"{device.device}: no {p}: {why}", advice)
+        Check("note", f"{device.device}: {p} is not supported: {why}", advice)
         for p, why in device.unsupported.items()
         if p not in UNPROVED
     ]
@@ -290,7 +290,7 @@ def of_switches(environ: Mapping[str, str]) -> list[Check]:
     return [Check("fix", f"{name}={environ[name]}: {why}", f"unset {name}") for name, why in set_here.items()]
 
 
-def surroundings(data: Path | None = None, out: Path = Path("results")) -> Iterator[Check]:
+def of_data_and_disk(data: Path | None = None, out: Path = Path("results")) -> Iterator[Check]:
     """Yield the checks of data and disk: whether datasets are complete, and the space for rows and downloads."""
     for name in datasets.DATASETS:
         yield _check_data(name, data)

@@ -26,11 +26,11 @@ class Row:
         "case", "SHA-256 of the code that was timed: the suite and what runs it, without comments", role=Role.CODE
     )
     model: str = column("case", "model inside the suite", role=Role.CASE)
-    rung: int | None = number("case", "", "place of the model among the steps of its suite's ladder, from 1")
+    rung: int | None = number("case", "", "number of the step in the suite's ladder, from 1")
     studies: str = column(
         "record",
-        "what the suite's models answer beside how fast they train: ladder, ablation, batch, stages, scaling, placing;"
-        " published: a work's own runs, and in the same session those that it compares itself with",
+        "studies of `compare` that use the row: ladder, ablation, batch, stages, scaling, placing; published: a"
+        " published work and, in the same session, those it is compared with",
     )
     precision: str = column(
         "case", "fp32, tf32, fp16, bf16, fp16-master, fp16-pure, bf16-pure, float8, int8-mixed", role=Role.CASE
@@ -48,7 +48,7 @@ class Row:
         " author (a published figure's own)",
         role=Role.CASE,
     )
-    batch_capped: bool | None = column("record", "max met the cap, a twentieth of the dataset, or a time limit", None)
+    batch_capped: bool | None = column("record", "whether max ended at a twentieth of the data, or a time limit", None)
     batch_curve: str = column(
         "record", "JSON list of [batch, samples per second or 0 where it did not fit, peak bytes] of the search"
     )
@@ -65,7 +65,7 @@ class Row:
     nodes: int | None = number("case", "", "machines they ran on", POSITIVE, role=Role.SCALE)
     data: str = column("case", "datasets joined by +, or synthetic", role=Role.RECIPE)
     weights: str = column(
-        "case", "pretrained weights the run starts from; random where they were meant but absent", role=Role.RECIPE
+        "case", "pretrained weights the run starts from; random if the file was missing", role=Role.RECIPE
     )
     mode: str = column("case", "sampled, full, quick, or published for a figure from elsewhere", role=Role.RECIPE)
     seed: int | None = number("trial", "", "seed of the trial", ANY)
@@ -79,7 +79,7 @@ class Row:
     )
     driver: str = column("device", "driver of the device", role=Role.HOST)
     power_limit_watts: float | None = number("card", "W", "power limit of the card as it was set", role=Role.SETTING)
-    default_power_limit_watts: float | None = number("card", "W", "power limit it comes with")
+    default_power_limit_watts: float | None = number("card", "W", "factory power limit")
     card_max_sm_clock_mhz: int | None = number("card", "MHz", "highest SM clock the card allows")
     card_max_memory_clock_mhz: int | None = number("card", "MHz", "highest memory clock the card allows")
     clocks_policy: str = column(
@@ -110,7 +110,7 @@ class Row:
     host_reference_seconds: float | None = figure(
         "environment",
         "s",
-        "a fixed Python loop and a copy of 64 MiB, once per run: the host's own speed, which launch-bound work feels",
+        "time of a fixed Python loop and a copy of 64 MiB, once per run: affects launch-bound work",
     )
     # Software.
     torch: str = column("environment", "version of torch, with its build", role=Role.SOFTWARE)
@@ -132,8 +132,7 @@ class Row:
     until: float | None = number(
         "run",
         "share",
-        "--until: rounds were added until every case's interval was this share of its median to either side;"
-        " empty where their number was fixed",
+        "largest half-width of an interval, as a share of its median, at which rounds end; empty without --until",
         POSITIVE,
     )
     started: str = column("record", "UTC time the trial started, ISO 8601")
@@ -145,10 +144,10 @@ class Row:
     seconds_low: float | None = figure(
         "record",
         "s",
-        "lower end of the projection's band (measured projected/full ratios of the suite on a CPU,"
+        "lower end of the projection's range (measured projected/full ratios of the suite on a CPU,"
         " docs/research/tested.md, and a trend of the sample's steps); empty where measured",
     )
-    seconds_high: float | None = figure("record", "s", "upper end of the projection's band; empty where measured")
+    seconds_high: float | None = figure("record", "s", "upper end of the projection's range; empty where measured")
     measured: str = column("record", "`measured` or `projected`: what `seconds` is", role=Role.ORIGIN)
     dollars: float | None = number(
         "",

@@ -69,8 +69,8 @@ class RowsFile:
 
     def __exit__(self, *error: object) -> None:
         with suppress(OSError):
-            ours = not self.path.is_symlink() and is_at(self._file.fileno(), self.path)
-            if ours and self._size == self._size_now() == 0:
+            is_same_file = not self.path.is_symlink() and is_at(self._file.fileno(), self.path)
+            if is_same_file and self._size == self._size_now() == 0:
                 self.path.unlink()
         self._file.close()
 

@@ -1,4 +1,4 @@
-"""Which cases of a run need no more rounds, because three or four decided the ratios of their precisions."""
+"""Which cases need no more rounds: three or four decided the ratios of their precisions (LOOKS, STOP_P in welch.py)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations

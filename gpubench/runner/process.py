@@ -24,6 +24,8 @@ Message = Mapping[str, Any]
 """A message between parent and child: data for JSON."""
 WAKE_SECONDS = 0.2
 """Seconds between two checks whether the child is alive; in between the parent sleeps in select."""
+CLOSE_SECONDS = 0.05
+"""Longest wait for a child that is about to end, before it is killed."""
 PAUSE_SECONDS = 0.01
 """Pause after each read, so that the next one reads more at once."""
 IMPORT_SECONDS = 120.0
@@ -150,19 +152,19 @@ def temporary_folder() -> "tempfile.TemporaryDirectory[str]":
 
 def start_fresh(output: int = subprocess.PIPE) -> Started:
     """Start a worker in a new process."""
-    ours, theirs = socket.socketpair()
+    parent_socket, child_socket = socket.socketpair()
     lifeline, parent_end = os.pipe()
-    with theirs, os.fdopen(lifeline, "rb"):
+    with child_socket, os.fdopen(lifeline, "rb"):
         child = subprocess.Popen(
             # -P: a random.py in the user's folder must not replace the standard library's
-            [sys.executable, "-P", "-m", "gpubench.worker", str(theirs.fileno()), str(lifeline)],
-            pass_fds=[theirs.fileno(), lifeline],
+            [sys.executable, "-P", "-m", "gpubench.worker", str(child_socket.fileno()), str(lifeline)],
+            pass_fds=[child_socket.fileno(), lifeline],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT if output == subprocess.PIPE else output,
             start_new_session=True,  # a separate group: killed as a whole, and not by the terminal's Ctrl-C
         )
-    return Started(child, ours, os.fdopen(parent_end, "wb"))
+    return Started(child, parent_socket, os.fdopen(parent_end, "wb"))
 
 
 class ServingChild:
@@ -361,7 +363,7 @@ def _kill_group(child: Child) -> None:
     if child.poll() is None:
         # A child that has answered is about to end: let it close its device.
         with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(timeout=0.05)
+            child.wait(timeout=CLOSE_SECONDS)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()

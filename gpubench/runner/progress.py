@@ -118,8 +118,8 @@ class FirstRatios:
 def _first_ratio(row: Row, fp32: Row) -> str:
     """Return how many times as fast a precision is as fp32, with the batches where they differ."""
     only_rates = counts_by_rate(row.studies, row.mode) or not (row.seconds and fp32.seconds)
-    ours, theirs = ((side.samples_per_second if only_rates else 1 / (side.seconds or 1)) for side in (row, fp32))
-    ratio = (ours or 0.0) / (theirs or 1.0)
+    rate, fp32_rate = ((side.samples_per_second if only_rates else 1 / (side.seconds or 1)) for side in (row, fp32))
+    ratio = (rate or 0.0) / (fp32_rate or 1.0)
     batches = "" if row.batch_size == fp32.batch_size else f"batch {row.batch_size} / {fp32.batch_size}; "
     return f"{row.precision} is {ratio:.2f} times as fast as fp32 ({batches}1 run each: rough)"
 

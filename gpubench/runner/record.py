@@ -24,7 +24,7 @@ class Setting:
     environment: Environment
     session: str
     until: float | None = None
-    band: tuple[float, float] | None = None
+    projection_range: tuple[float, float] | None = None
     """Range of projected / measured seconds that was seen for the suite."""
     peak: Peak | None = None
     """Highest rates of the device in the case's precision."""
@@ -43,12 +43,12 @@ def row_of(trial: Trial, measurement: Measurement, setting: Setting, *, started:
         "peak": setting.peak,
         "measurement": measurement,
         "telemetry": measurement.telemetry,
-        # A sampled trial, or one on synthetic data, has not learned anything, so it has no quality.
+        # Sampled or synthetic trials have no meaningful quality.
         "quality": {name: value for name, value in measurement.quality.items() if _is_figure(value) and trial.teaches},
     }
     values = {
         **copied(COLUMNS, sources),
-        **_of_time(measurement, setting.band),
+        **_of_time(measurement, setting.projection_range),
         "studies": " ".join(case.studies),
         "batch_capped": case.batch_capped if case.batch_policy != "fixed" else None,
         "batch_curve": _json(case.batch_curve),
@@ -74,7 +74,7 @@ def _is_figure(value: object) -> bool:
 
 
 def _left_out(quality: Mapping[str, object]) -> Iterator[str]:
-    """Yield why a row has not all the qualities that the suite returned."""
+    """Yield why a returned quality is not in the row."""
     for name, value in quality.items():
         if name not in QUALITIES:
             yield f"{name}: no such column; qualities are {', '.join(QUALITIES)}"
@@ -83,7 +83,7 @@ def _left_out(quality: Mapping[str, object]) -> Iterator[str]:
 
 
 def copied(columns: Iterable[str], sources: Mapping[str, object]) -> dict[str, object]:
-    """Return the values of the columns that come from one of these sources, by name; None if the source is None."""
+    """Return the columns that come from these sources, by name; None where a source is None."""
     values: dict[str, object] = {}
     for name in columns:
         source_name, _, other_name = ABOUT[name].source.partition(".")
@@ -96,15 +96,15 @@ def copied(columns: Iterable[str], sources: Mapping[str, object]) -> dict[str, o
     return values
 
 
-def _of_time(measurement: Measurement, band: tuple[float, float] | None) -> dict[str, object]:
+def _of_time(measurement: Measurement, projection_range: tuple[float, float] | None) -> dict[str, object]:
     """Return the seconds of a completed training, measured or projected, and the range of a projection."""
     seconds = measurement.seconds if measurement.status in TRAINED else None
     if seconds is None or measurement.measured:
         return {"seconds": seconds, "measured": "" if seconds is None else "measured"}
     projected: dict[str, object] = {"seconds": seconds, "measured": "projected"}
     later = measurement.later_ratio
-    if seconds and (band or later != 1):
-        least, most = band or (1.0, 1.0)
+    if seconds and (projection_range or later != 1):
+        least, most = projection_range or (1.0, 1.0)
         projected |= {"seconds_low": seconds / most * min(1, later), "seconds_high": seconds / least * max(1, later)}
     return projected
 
@@ -120,7 +120,7 @@ def _json(values: Sequence[object]) -> str:
 
 
 def _table(lines: Sequence[Mapping[str, str | int | float]]) -> str:
-    """Return a list of lists as JSON: column names first, then the lines."""
+    """Return the lines as a JSON list of lists; the first has the names."""
     values = [[_rounded(v, DIGITS) if isinstance(v, float) else v for v in line.values()] for line in lines]
     return _json([list(lines[0]), *values] if lines else [])
 
@@ -131,7 +131,7 @@ def _lap_list(lap: Lap) -> list[str | int | float]:
 
 
 def _rounded(value: object, digits: int | None) -> object:
-    """Return a number with so many significant digits, or None if it is not finite. Other values stay the same."""
+    """Return a number with `digits` significant digits, or None if not finite. Other values stay the same."""
     if digits is None or not isinstance(value, int | float):
         return value
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None

@@ -115,19 +115,19 @@ class Template(ServingChild):
 
     def fork(self) -> Started:
         """Start a worker that waits for its task; raises OSError if the template has ended."""
-        with contextlib.ExitStack() as ends, contextlib.ExitStack() as ours:
+        with contextlib.ExitStack() as child_ends, contextlib.ExitStack() as parent_ends:
             channel, its_channel = socket.socketpair()
             lifeline, output = os.pipe(), os.pipe()
             our_end, printed = os.fdopen(lifeline[1], "wb"), os.fdopen(output[0], "rb")
             for end in (channel, our_end, printed):
-                ours.enter_context(end)
+                parent_ends.enter_context(end)
             for end in (its_channel, os.fdopen(lifeline[0], "rb"), os.fdopen(output[1], "wb")):
-                ends.enter_context(end)
+                child_ends.enter_context(end)
             socket.send_fds(self._socket, [b"f"], [its_channel.fileno(), lifeline[0], output[1]])
             pid, _ = self.report(REPORT_SECONDS)
             if not pid:  # it was killed at once
                 raise ConnectionAbortedError
-            ours.pop_all()
+            parent_ends.pop_all()
         return Started(Fork(self, pid, printed), channel, our_end, "forked")
 
     def report(self, seconds: float) -> tuple[int, int]:

@@ -40,9 +40,8 @@ class HtmlCell:
     beside: str = ""
     """Small text after it: an interval, a mark."""
     value: str = ""
-    """The number to sort by, where the text does not begin with it."""
-    kind: str = ""
-    """CSS class."""
+    """Sort key, if the text does not begin with it."""
+    css_class: str = ""
     href: str = ""
     bar: tuple[int, ...] = ()
     """Ends of the bar and of its interval, in percent of the cell's width."""
@@ -55,7 +54,7 @@ class HtmlLine:
     cells: Sequence[HtmlCell]
     id: str = ""
     filters: Mapping[str, str] = field(default_factory=dict)
-    """Value of each filter that shows the line, by the name of the filter."""
+    """Name of each filter, and the value that shows the line."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +100,13 @@ def grid_of(table: Table) -> Grid:
 
 
 def cell_of(value: Value, column: Column, href: str = "", **more: Any) -> HtmlCell:
-    """Return the cell of a value, with a link if there is an `href`; `more` are further fields of it."""
+    """Return the cell of a value, with a link to `href` if given; `more`: other fields."""
     text = cell_text(value, column)
-    kind = str(value) if value in DECIDED else "note" if column.note else "long" if len(text) > LONG else ""
+    css_class = str(value) if value in DECIDED else "note" if column.note else "long" if len(text) > LONG else ""
     fields = {
         "beside": interval_text(value, column),
         "value": repr(value) if column.unit == "bytes" else "",
-        "kind": kind,
+        "css_class": css_class,
         "href": href,
     }
     return HtmlCell(column, text, **(fields | more))
@@ -117,9 +116,9 @@ def rendered(template: str, styles: Sequence[str] = (), **values: object) -> str
     """Return a page: the template in the frame, with the script, the common style and `styles`."""
     from markupsafe import Markup
 
-    css = "\n".join([_short("report.css"), *styles])
-    script = _short("report.js")
-    # Browsers apply connect-src also to checkers that read the robots.txt of a served page.
+    css = "\n".join([_minified("report.css"), *styles])
+    script = _minified("report.js")
+    # 'self': page checkers fetch robots.txt, which connect-src also limits.
     policy = f"default-src 'none'; connect-src 'self'; script-src {_hash(script)}; style-src {_hash(css)}"
     return (
         _environment()
@@ -159,7 +158,7 @@ def _asset(name: str) -> str:
     return (ASSETS / name).read_text(encoding="utf-8")
 
 
-def _short(name: str) -> str:
+def _minified(name: str) -> str:
     """Return the text of a script or style without indentation and lines of comment."""
     lines = map(str.strip, _asset(name).splitlines())
     return "\n".join(line for line in lines if line and not line.startswith("//"))

@@ -268,7 +268,7 @@ def _case(ranked_case: RankedCase, to: Addresses, page: str) -> HtmlLine:
     rows_of_case = to.row(ranked_case.rows[0]) if ranked_case.rows else ""
     cells = [
         HtmlCell(Column("rank", "count"), rank),
-        cell_of(card, CARD, link, kind="name", beside="imported" if group.source else ""),
+        cell_of(card, CARD, link, css_class="name", beside="imported" if group.source else ""),
         cell_of(estimate(group), SECONDS, rows_of_case, bar=bar),
         cell_of(group.precision, PRECISION),
         cell_of(known(group.samples_per_second), RATE),
@@ -311,7 +311,7 @@ def _row(row: SiteRow, to: Addresses) -> HtmlLine:
     anchor, source = to.anchor(row), str(row.facts["source"])
     texts = {column: str(text) for column, text in row.facts.items()}
     cells = [
-        HtmlCell(Column("row"), f"{row.file}, line {row.line}", kind="row", href=f"#{anchor}"),
+        HtmlCell(Column("row"), f"{row.file}, line {row.line}", css_class="row", href=f"#{anchor}"),
         *(cell_of(texts[column.name], column) for column in (SUITE, MODEL, PRECISION)),
         cell_of(known(row.facts["batch_size"]), Column("batch", "count")),
         cell_of(known(row.facts["seconds"]), SECONDS),
@@ -334,7 +334,7 @@ def _figure(kind: str, figure: Figure, reason: str) -> HtmlLine:
     """Return the line of a published figure; `reason` is why it is not used."""
     file = f"https://github.com/{quote(figure.source)}/blob/{quote(figure.commit)}/{quote(figure.file)}"
     cells = [
-        cell_of(figure.workload, Column("workload"), kind="long", beside=f"not used: {reason}" if reason else ""),
+        cell_of(figure.workload, Column("workload"), css_class="long", beside=f"not used: {reason}" if reason else ""),
         cell_of(figure.figure, Column("figure", "x", "higher")),
         cell_of(figure.unit, Column("unit")),
         cell_of(kind, Column("class")),

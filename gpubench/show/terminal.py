@@ -247,7 +247,7 @@ def legend(results: Sequence[Result]) -> list[str]:
         "Intervals: 95%.": any(result.interval for result in results),
         "~: projected from a sample.": any(result.projected for result in results),
         "*: has a caveat.": any(result.caveats for result in results),
-        "#: number of the card or machine, where several have that name.": any("#" in cells_of(r)[3] for r in results),
+        "#: id of the card or machine, if several share a name.": any("#" in cells_of(r)[3] for r in results),
     }
     return [explanation for explanation, is_there in signs.items() if is_there]
 
@@ -326,12 +326,13 @@ def _tail(answer: Answer, results: Sequence[Result], width: int, *, in_full: boo
         parts += [f"{more} more result{plural} below."] if more else []
     else:
         left = len(answer.left_out) + sum(len(section.left_out) for section in answer.sections)
-        parts += [f"{left} note{'s' * (left > 1)} on what was not compared: --all."] if left else []
+        parts += [f"{left} group{'s' * (left > 1)} not compared (--all lists them)."] if left else []
         parts.append(f"{more} more result{plural}: --all." if more else "Every case: --all.")
         suites = list(dict.fromkeys(result.suite for result in answer.results))
         parts += [f"One suite: --only {fitted(suites[0], 20)}."] if len(suites) > 1 else []
         explained = [result.cases for result in answer.results if result.says_why]
-        parts += ["Why: --only roofline."] if any(shown.cases & why for shown in results for why in explained) else []
+        has_bottleneck = any(shown.cases & cases for shown in results for cases in explained)
+        parts += ["Bottlenecks: --only roofline."] * has_bottleneck
     yield from wrapped(" ".join(parts), width)
     if width >= NARROW:
         better = "faster" if answer.gain == "speedup" else "better"

@@ -208,7 +208,7 @@ def headline(results: Sequence[Result]) -> str:
     parts = [
         first.said,
         *(
-            f"{words.times(result.value)} {result.where}{', with a caveat' * bool(result.caveats)}"
+            f"{'with a caveat, ' * bool(result.caveats)}{words.times(result.value)} {result.where}"
             for result in alike[1:]
         ),
     ]

@@ -107,13 +107,13 @@ def _fastest(group: Group, curve: RateByBatch) -> Result:
     least, best = min(curve), max(curve, key=lambda batch: curve[batch][0])
     gain = curve[best][0] / curve[least][0]
     where = f"on {words.name(group.label)} in {group.precision}"
-    said = f"Batch {best:,} trains {words.times(gain)} as fast as batch {least:,} {where}"
+    claim = f"Batch {best:,} trains {words.times(gain)} as fast as batch {least:,} {where}"
     return words.result_of(
         [group],
         "batch",
         f"batch {best:,}",
         gain,
-        said,
+        claim,
         baseline=f"{least:,}",
         verdict="one run",
         trials=(1, 1),

@@ -92,13 +92,13 @@ def _result(
     # A comparison that may not be judged leaves no verdict here either.
     unlike = next((c.verdict for pair in pairs for c in pair if c.verdict == CONFLICT or c.is_unlike), "")
     baseline, may = f"{words.name(base[0])} in {base[1]}", "undecided" if unlike else ""
-    said = words.better(subject, baseline, ends or value, may, SECONDS, verb="train")
+    claim = words.better(subject, baseline, ends or value, may, SECONDS, verb="train")
     return words.result_of(
         groups,
         "buyer",
         _name(best),
         value,
-        said + ", depending on the model" * bool(ends),
+        claim + ", depending on the model" * bool(ends),
         baseline=_name(base),
         verdict=unlike or words.without_test(trials),
         models=tuple(models),

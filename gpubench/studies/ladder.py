@@ -29,7 +29,7 @@ class Ladder:
     """The rungs of a suite on one specimen in one precision, lowest first."""
 
     rungs: list[Group]
-    """Also trials that missed the target; `accuracy` and `success_rate` are means over the trials of a rung."""
+    """Also trials that missed the goal; `accuracy` and `success_rate` are means over the trials of a rung."""
     cases: frozenset[int]
 
     @property

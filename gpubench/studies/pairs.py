@@ -139,18 +139,18 @@ def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: boo
     name = "Mixed precision" if kind == "precision" and subject == "mixed" else words.name(subject)
     verb = "train" if kind == "card" and metric.words[0] == "faster" else "be"
     figure = metric.title.replace("samples", words.sample_of(c.subject.suite))
-    said = words.better(name, words.name(baseline), ends or value, verdict, metric, verb=verb)
-    said += f" in {precision}" if precision else ""
-    said += f" on {words.name(place)}" if place else ""
-    said += ", depending on the model" if ends else ""
-    said += "" if metric.name in {"seconds", "rate", "accuracy"} else f" in {figure}"
+    claim = words.better(name, words.name(baseline), ends or value, verdict, metric, verb=verb)
+    claim += f" in {precision}" if precision else ""
+    claim += f" on {words.name(place)}" if place else ""
+    claim += ", depending on the model" if ends else ""
+    claim += "" if metric.name in {"seconds", "rate", "accuracy"} else f" in {figure}"
     origin = [precision.removesuffix(" precision"), c.subject.suite if kind != "card" else ""]
     result = words.result_of(
         groups,
         kind,
         subject,
         value,
-        said,
+        claim,
         baseline=baseline,
         interval=interval,
         verdict=verdict,

@@ -49,9 +49,9 @@ def _best_epoch(group: Group, epochs: Sequence[Epoch]) -> Result:
     top1 = [(epoch.top1, epoch) for epoch in epochs if epoch.top1 is not None]
     share, epoch = max(top5 or top1, key=lambda pair: pair[0])
     name, when = "top-5" if top5 else "top-1", f"epoch {epoch.number}, {words.time(3600 * epoch.hours)}"
-    said = f"{group.model} has {share:.1%} {name} after {when}, on {_where(group)}"
+    claim = f"{group.model} has {share:.1%} {name} after {when}, on {_where(group)}"
     subject, about = f"{name} of {group.model} on {_where(group)}", {"origin": f"{when}, {group.precision}"}
-    return words.result_of([group], "epochs", subject, share, said, figure=f"{share:.1%}", **about)
+    return words.result_of([group], "epochs", subject, share, claim, figure=f"{share:.1%}", **about)
 
 
 def _where(group: Group) -> str:
@@ -84,9 +84,9 @@ def _stages(group: Group, stages: Sequence[tuple[int, float]]) -> Result:
     """Return the time of a training, and how much of it each image size took."""
     whole, where = group.median, _where(group)
     parts = ", ".join(f"{words.time(3600 * hours, whole)} at {size} px" for size, hours in stages)
-    said = f"{group.model} in {group.precision} takes {words.time(whole)} on {where}: {parts}"
+    claim = f"{group.model} in {group.precision} takes {words.time(whole)} on {where}: {parts}"
     about = {"origin": f"{group.precision}, {len(stages)} image sizes", "figure": words.time(whole)}
-    return words.result_of([group], "stages", f"{group.model} on {where}", whole / 3600, said, **about)
+    return words.result_of([group], "stages", f"{group.model} on {where}", whole / 3600, claim, **about)
 
 
 def published_sections(compared: Compared) -> Iterator[Section]:
@@ -120,14 +120,14 @@ def _against_others(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Res
         gain = other["seconds"] / best["seconds"]
         baseline = _machines(other) if best["model"] == other["model"] else f"{other['model']} on {_machines(other)}"
         accuracies = [_accuracy(line) for line in (best, other)]
-        said = (
+        claim = (
             f"{best['model']} takes {words.time(best['seconds'])} on {words.name(_machines(best))} against"
             f" {words.time(other['seconds'])} of {words.author(other['source'])} on {words.name(baseline)}:"
             f" {words.times(gain)} as fast"
         )
         more = {"origin": " against ".join(accuracies) if all(accuracies) else "", "trials": (1, 1)}
         facts = {"other": words.author(other["source"])}
-        yield _result(best, cases, _machines(best), baseline, gain, said, verdict="one run", facts=facts, **more)
+        yield _result(best, cases, _machines(best), baseline, gain, claim, verdict="one run", facts=facts, **more)
 
 
 def _stated_gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
@@ -141,17 +141,17 @@ def _stated_gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Resul
                 continue
             if 0 < gain < PLAUSIBLE_SECONDS[1]:
                 model, place = str(line["model"]), _machines(line)
-                said = f"{model} on {place} is up to {words.times(gain)} as fast with {what} as with {baseline}"
+                claim = f"{model} on {place} is up to {words.times(gain)} as fast with {what} as with {baseline}"
                 more = {"place": place, "caveats": ("published without times",)}
-                yield _result(line, cases, f"{model} with {what}", baseline, gain, said, **more)
+                yield _result(line, cases, f"{model} with {what}", baseline, gain, claim, **more)
 
 
 def _result(
-    line: Row, cases: frozenset[int], subject: str, baseline: str, gain: float, said: str, **more: Any
+    line: Row, cases: frozenset[int], subject: str, baseline: str, gain: float, claim: str, **more: Any
 ) -> Result:
     """Return a result of the authors' run in `line`; `more` are further fields of it."""
     fields: dict[str, Any] = {"models": (str(line["model"]),), "cases": cases, "source": words.author(line["source"])}
-    return Result("published", str(line["suite"]), subject, gain, said, baseline, **fields, **more)
+    return Result("published", str(line["suite"]), subject, gain, claim, baseline, **fields, **more)
 
 
 def _table_line(line: Row) -> dict[Column, Value]:

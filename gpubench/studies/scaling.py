@@ -34,21 +34,21 @@ class Curve:
 
     @cached_property
     def points(self) -> list[dict[Hashable, Any]]:
-        """Figures by number of processes, the fewest first: medians of the trials.
+        """Median figures for each number of processes, the fewest first.
 
-        `speed` is in samples/s, or 1 / seconds to the goal; `efficiency` is the speed per process, relative to the
-        fewest processes: 1 is perfect scaling.
+        `rate` is in samples/s, or 1 / seconds to the goal; `efficiency` is the rate per process over that of the fewest
+        processes: 1 is perfect scaling.
         """
         figure = "seconds" if self.is_to_goal else "samples_per_second"
         points = self.rows.groupby(self.rows["processes"].astype(int)).agg(
             machines=("nodes", "median"),
-            speed=(figure, "median"),
+            rate=(figure, "median"),
             epochs=("epochs", "median"),
             trials=(figure, "size"),
             note=("reason", lambda reasons: "; ".join(dict.fromkeys(filter(None, reasons)))),
         )
-        points["speed"] = 1 / points["speed"] if self.is_to_goal else points["speed"]
-        per_process = points["speed"] / points.index
+        points["rate"] = 1 / points["rate"] if self.is_to_goal else points["rate"]
+        per_process = points["rate"] / points.index
         points["efficiency"] = per_process / per_process.iloc[0]
         return points.reset_index().to_dict("records")
 
@@ -78,7 +78,7 @@ def sections(compared: Compared) -> Iterator[Section]:
 
 
 def _curves(frame: pd.DataFrame) -> Iterator[Curve]:
-    """Yield the trainings of each case, of any suite."""
+    """Yield a curve per case, of any suite."""
     rate = frame["samples_per_second"]
     ok = frame[(frame["status"] == "ok") & (rate > 0) & (rate < math.inf) & (frame["mode"] != "published")]
     ok = ok[~only_sums(ok) & (ok["batch_size"] > 0)]
@@ -93,12 +93,12 @@ def _series(frame: pd.DataFrame) -> Iterator[Curve]:
     rows = rows.assign(goal=goals_of(rows))
     rows = rows[(rows["goal"] > 0) & rows["seconds"].between(*PLAUSIBLE_SECONDS) & rows["processes"].between(1, 1e9)]
     columns = [*SERIES, "goal"]
-    for names, series in rows.groupby(columns, dropna=False, sort=False):
-        yield Curve(dict(zip(columns, names, strict=True)), series)
+    for values, series in rows.groupby(columns, dropna=False, sort=False):
+        yield Curve(dict(zip(columns, values, strict=True)), series)
 
 
 def _alike_rows(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Yield the values in which rows of one card and stack agree, with `keys`, and these rows.
+    """Group rows by `keys`, card and stack; yield the shared values and the rows of each group.
 
     A session with several numbers of processes is not joined with others. Sessions with one number each, as on
     several machines, are joined if their stack is the same.
@@ -106,15 +106,15 @@ def _alike_rows(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[
     rows = rows[rows["processes"].between(1, MOST_PROCESSES)]
     # The link depends on the number of processes: one process has none.
     same = [*keys, *SPECIMEN, *(name for name in STACK if name not in LINK)]
-    alone = rows.groupby(same, dropna=False)["processes"].transform("nunique") > 1
+    is_full_curve = rows.groupby(same, dropna=False)["processes"].transform("nunique") > 1
     joined = [column for column in SPECIMEN if column != "card"]
-    rows = rows.assign(**{column: rows[column].where(alone, "") for column in joined})
-    for names, members in rows.groupby(same, dropna=False, sort=False):
-        yield dict(zip(same, names, strict=True)), members
+    rows = rows.assign(**{column: rows[column].where(is_full_curve, "") for column in joined})
+    for values, members in rows.groupby(same, dropna=False, sort=False):
+        yield dict(zip(same, values, strict=True)), members
 
 
 def _step_of(rows: pd.DataFrame, batch: float) -> tuple[str, float]:
-    """Return the number type of the gradients sent, and the samples per step of one process, from the rows' tables."""
+    """Return the dtype of the sent gradients and one process's samples per step, from the rows' tables."""
     for text in rows["table"]:
         for line in table_of(text):
             try:
@@ -125,7 +125,7 @@ def _step_of(rows: pd.DataFrame, batch: float) -> tuple[str, float]:
 
 
 def _of_curve(curve: Curve, title: str) -> Section:
-    """Return the section of a curve: speed and efficiency by number of processes."""
+    """Return the section of a curve: rate and efficiency by number of processes."""
     points, to_goal = curve.points, curve.is_to_goal
     first = points[0]
     figure = Column("minutes", "min", "lower") if to_goal else Column("samples/s", "samples/s", "higher")
@@ -133,8 +133,8 @@ def _of_curve(curve: Curve, title: str) -> Section:
         {
             Column("machines", "count"): known(point["machines"]),
             Column("processes", "count"): point["processes"],
-            figure: 1 / point["speed"] / 60 if to_goal else point["speed"],
-            Column(f"speedup over {first['processes']}", "ratio", "higher"): point["speed"] / first["speed"],
+            figure: 1 / point["rate"] / 60 if to_goal else point["rate"],
+            Column(f"speedup over {first['processes']}", "ratio", "higher"): point["rate"] / first["rate"],
             Column(f"efficiency over {first['processes']}", "share", "higher"): point["efficiency"],
             Column("epochs", "count"): known(point["epochs"]),
             Column("trials", "count"): point["trials"],
@@ -151,15 +151,15 @@ def _result(curve: Curve, title: str) -> Result:
     """Return the result of the most processes over the fewest, with a chart of the efficiency."""
     points, suite, card = curve.points, str(curve.shared["suite"]), short(str(curve.shared["card"]))
     first, last, cases = points[0], points[-1], cases_of(curve.rows)
-    gain = last["speed"] / first["speed"]
-    verb, how = ("reach the goal", "soon") if curve.is_to_goal else ("train", "fast")
-    said = f"{last['processes']} processes {verb} {words.times(gain)} as {how} as {first['processes']}"
-    said += f" on {words.name(card)}: scaling efficiency {last['efficiency']:.0%}"
+    gain = last["rate"] / first["rate"]
+    verb = "reach the goal" if curve.is_to_goal else "train"
+    claim = f"{last['processes']} processes {verb} {words.times(gain)} as fast as {first['processes']}"
+    claim += f" on {words.name(card)}: scaling efficiency {last['efficiency']:.0%}"
     bars = [Bar(f"{point['processes']} processes", point["efficiency"]) for point in points]
     chart = Bars(
         words.slug(f"{suite} {'goal' if curve.is_to_goal else 'scaling'} efficiency"),
-        said,
-        f"Share of perfect scaling{' to the goal, as published' * curve.is_to_goal}, by processes; higher is better",
+        claim,
+        f"Efficiency by processes{', published times to the goal' * curve.is_to_goal}; higher is better",
         (BarGroup(card, tuple(bars)),),
         "share",
         cases=cases,
@@ -173,7 +173,7 @@ def _result(curve: Curve, title: str) -> Result:
         value=gain,
         models=(str(curve.shared["model"]),),
         trials=(last["trials"], first["trials"]),
-        said=said,
+        said=claim,
         place=card,
         origin=f"{'to the goal, ' * curve.is_to_goal}efficiency {last['efficiency']:.0%}",
         facts={"title": title},
@@ -185,7 +185,7 @@ def _result(curve: Curve, title: str) -> Result:
 
 
 def _sums(frame: pd.DataFrame) -> Iterator[tuple[dict[str, Any], list[dict[Hashable, Any]], frozenset[int]]]:
-    """Yield for each card, stack and number type what its rows agree in, its fastest all-reduces, and its cases.
+    """Yield the shared values, the fastest all-reduces and the cases of each card, stack and dtype.
 
     The fastest are by number of processes, content and size, from the medians over the trials of each algorithm.
     """
@@ -237,15 +237,15 @@ def _of_sums(
         }
         for line in sums
     ]
-    suite, largest = str(shared["suite"]), max(sums, key=lambda line: line["busbw"])
-    count, bandwidth = largest["processes"], f"{largest['busbw']:.3g} GB/s"
+    suite, fastest = str(shared["suite"]), max(sums, key=lambda line: line["busbw"])
+    count, bandwidth = fastest["processes"], f"{fastest['busbw']:.3g} GB/s"
     result = Result(
         kind="scaling",
         suite=suite,
-        subject=f"{largest['algorithm']} all-reduce",
-        value=largest["busbw"],
+        subject=f"{fastest['algorithm']} all-reduce",
+        value=fastest["busbw"],
         models=("all-reduce",),
-        said=f"The fastest all-reduce of {count} processes moves {bandwidth} ({largest['algorithm']})",
+        said=f"The fastest all-reduce of {count} processes moves {bandwidth} ({fastest['algorithm']})",
         origin=f"{count} processes",
         figure=bandwidth,
         place=short(str(shared["card"])),

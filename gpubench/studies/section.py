@@ -304,7 +304,7 @@ class Answer:
     stopped: int = 0
     """Number of unfinished rows: their run was stopped."""
     missed: int = 0
-    """Number of rows left out of pairs because their run missed the target."""
+    """Number of rows left out of pairs because their run missed the goal."""
     left_out: tuple[str, ...] = ()
     """Groups that were not compared, outside of all sections."""
     problems: tuple[str, ...] = ()

@@ -218,20 +218,20 @@ def section_of(
     return Section(study, groups[0].suite, f"{title_of(groups)}{about}", tuple(results), **fields)
 
 
-def result_of(groups: Sequence[Group], kind: str, subject: str, value: float, said: str, **more: Any) -> Result:
+def result_of(groups: Sequence[Group], kind: str, subject: str, value: float, claim: str, **more: Any) -> Result:
     """Return a result of figures that are computed from these groups; `more` are further fields of it."""
     first = groups[0]
     fields: dict[str, Any] = {
         "models": tuple(dict.fromkeys(group.model for group in groups)),
         "trials": (max(min(group.trials for group in groups), 1), 0),
         "facts": facts_of(first),
-        "differences": ("missed the target",) if first.status == "goal_missed" else (),
+        "differences": ("missed the goal",) if first.status == "goal_missed" else (),
         "caveats": caveats_of(groups),
         "projected": any(group.measured == "projected" for group in groups),
         "cases": behind(groups),
         "source": first.source,
     }
-    return Result(kind, first.suite, subject, value, said, **(fields | more))
+    return Result(kind, first.suite, subject, value, claim, **(fields | more))
 
 
 def apart(keys: Sequence[Hashable], facts: Sequence[Mapping[str, str]]) -> list[tuple[str, ...]]:
@@ -390,7 +390,7 @@ def read_of(answer: Answer) -> list[str]:
     sentences = [f"{files}, {rows}." if answer.files else f"{rows}."]
     sentences += [f"{answer.stopped:,} trial{'s' * (answer.stopped > 1)} not finished."] if answer.stopped else []
     sentences += [f"{answer.failed - answer.stopped:,} without a result."] if answer.failed > answer.stopped else []
-    sentences += [f"{answer.missed:,} missed the target."] if answer.missed else []
+    sentences += [f"{answer.missed:,} run{'s' * (answer.missed > 1)} missed the goal."] if answer.missed else []
     return sentences
 
 

@@ -144,21 +144,21 @@ def _trials(frame: pd.DataFrame) -> Iterator[str]:
 
 def _notes(loaded: Loaded, rows: Sequence[SubmittedRow]) -> Iterator[str]:
     """Return what could not be checked."""
-    ours = _ours(rows)
-    if not ours:
+    new_rows = _ours(rows)
+    if not new_rows:
         return
     if DIGEST not in loaded.places[0].header:
         yield f"no {DIGEST}: edited rows cannot be detected"
-    if others := sorted({row.text("suite") for row in ours if row_checks.suite_of(row) is None}):
+    if others := sorted({row.text("suite") for row in new_rows if row_checks.suite_of(row) is None}):
         yield harmless(
             f"{', '.join(others)}: another suite_digest than this gpubench has; models and goals not checked"
         )
-    cards = {(row.text("card"), row.number("card_memory_bytes")) for row in ours}
+    cards = {(row.text("card"), row.number("card_memory_bytes")) for row in new_rows}
     if unlisted := sorted({card for card, memory in cards if listed_peaks.find(card, memory) is None}):
         yield harmless(f"{', '.join(unlisted)}: no listed peak; rates not checked against it")
-    if disturbed := [marks for row in ours if (marks := DISTURBED.intersection(row.text("marks").split()))]:
+    if disturbed := [marks for row in new_rows if (marks := DISTURBED.intersection(row.text("marks").split()))]:
         named = ", ".join(sorted(set().union(*disturbed)))
-        yield f"{len(disturbed)} of {len(ours)} row(s) are marked {named}: better measured again"
-    uncounted = sum(not row.known("flops_per_sample", "measured_peak_flops") for row in ours)
+        yield f"{len(disturbed)} of {len(new_rows)} row(s) are marked {named}: better measured again"
+    uncounted = sum(not row.known("flops_per_sample", "measured_peak_flops") for row in new_rows)
     if uncounted:
         yield f"{uncounted} row(s) without FLOPs or a measured peak: rates not checked"

@@ -81,7 +81,7 @@ COMMON_PARAMS: Mapping[str, Param] = {
     "reduced_reduction": Param(
         False, "allow 16-bit accumulation inside fp16 and bf16 matmuls (torch's default is true)"
     ),
-    "huge_pages": Param(True, "on a CPU: large tensors in huge pages where Linux has them, for fewer page faults"),
+    "huge_pages": Param(True, "huge pages for large tensors on a CPU (Linux): fewer page faults"),
     "loss_scale": Param(0, f"loss scale; 0: dynamic for {', '.join(_SCALED)}, 1 for {_PURE}"),
 }
 
@@ -187,7 +187,7 @@ class Suite:
     blueprint: Callable[..., Blueprint] | None = None
     """Given a Trial, its network and schedule, for `gpubench show`. It may import torch."""
     projected_over_full: tuple[float, float] | None = None
-    """Measured band of projected over measured seconds of a full run: the error of a projection."""
+    """Measured range of projected over measured seconds of a full run: the error of a projection."""
     fits: bool = False
     """Whether `gpubench fits` computes the memory of a step: its blueprint has `optimizers`, and the length of its
     sequences is the parameter `context`."""

@@ -32,8 +32,8 @@ def fastest(precision: str, device: str) -> str:
     """Return the layout that is fastest in this precision on `device`.
 
     cuDNN is faster with channels last only on tensor cores, which IEEE fp32 does not use; without them it is slower
-    (a V100 in fp32: 2.76 s against 1.68 s, pytorch/pytorch#44943). MIOpen on Instinct cards and
-    oneDNN (CPUs and Intel's cards) are faster with channels last, Apple's Metal with channels first.
+    (a V100 in fp32: 2.76 s against 1.68 s, pytorch/pytorch#44943). Also faster with channels last: MIOpen on Instinct
+    cards in half precision, and oneDNN (CPUs and Intel's cards). Apple's Metal is faster with channels first.
     """
     kind = torch.device(device).type
     on_tensor_cores = PRECISIONS[precision].tf32 or not PRECISIONS[precision].full
@@ -43,9 +43,9 @@ def fastest(precision: str, device: str) -> str:
 
 
 def has_tensor_cores(device: str) -> bool:
-    """Return whether this card has tensor cores, or AMD's matrix cores with kernels for channels last.
+    """Return whether channels last is faster on this CUDA or ROCm card, in precisions that use its tensor cores.
 
-    NVIDIA's have them from Volta on, except small Turing cards.
+    NVIDIA's cards have tensor cores from Volta on, except small Turing cards.
     """
     properties = torch.cuda.get_device_properties(device)
     if torch.version.hip:

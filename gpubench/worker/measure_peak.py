@@ -4,10 +4,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from statistics import median
 
 import torch
 
+from gpubench.hardware.environment import memory_for_files
 from gpubench.training import device as devices
 from gpubench.training.flops import Work
 from gpubench.training.low_precision import random_product
@@ -16,20 +18,20 @@ from gpubench.training.precision import KINDS, mode_of, set_flags
 SIDES = (256, 512, 1024, 2048, 4096, 8192, 16384)
 """Sides of square matrices, small ones first: the fastest one depends on the device's caches and cores."""
 LONGEST_PRODUCT_SECONDS = 0.2
-"""Sizes whose product would take longer (eight times that of half the side) are skipped."""
+"""After LEAST_SIDES sides, none is tried whose product would take longer (8 times that of half the side)."""
 REPEATS = 5
 REPEAT_SECONDS = 0.05
 """A repeat has as many calls as fit this time, so that timer and synchronisation do not matter."""
 SUSTAINED_SECONDS = 2.0
 """Seconds for which an accelerator multiplies the best size at the end: its rate under a power limit."""
 CPU_COPY_BYTES, ACCELERATOR_COPY_BYTES = 2**28, 2**30
-"""Several times the largest caches (an accelerator's L2 is 126 MB at most, a CPU chiplet's L3 96 MB)."""
+"""Several times the caches: an accelerator's L2 is 126 MB at most. For more L3, a CPU copies more."""
 COPY_SHARE = 0.25
-"""Largest share of an accelerator's free memory for one of the two copies."""
+"""Largest share of the free memory for one of the two copies."""
 LEAST_SIDES = 3
-"""Sizes that are tried even if they take longer, because another program may slow one of them down."""
+"""Sides with a higher limit, TOO_LONG_SECONDS, because another program may slow one of them down."""
 TOO_LONG_SECONDS = 0.5
-"""No size is tried whose product would take longer than this: fp16 on most CPUs, where torch has only a slow kernel."""
+"""No side is tried whose product would take longer, as in fp16 on most CPUs (torch has only a slow kernel)."""
 TINY_LAYERS, TINY_WIDTH = 24, 8
 
 
@@ -55,8 +57,8 @@ def measure_rates(name: str, precision: str, threads: int, soak_seconds: float) 
     return {
         "flops_per_second": flops_per_second,
         "side": side,
-        "bytes_per_second": _copies(device),
-        "op_seconds": _calls(device, precision),
+        "bytes_per_second": _copy_rate(device),
+        "op_seconds": _call_seconds(device, precision),
     }
 
 
@@ -91,7 +93,7 @@ def _product_rate(side: int, device: torch.device, precision: str, least_seconds
     return 2 * side**3 / _seconds(multiply, device, least_seconds)
 
 
-def _copies(device: torch.device) -> float:
+def _copy_rate(device: torch.device) -> float:
     """Return the bytes/s of a large copy, read and written."""
     source = torch.randn(copy_bytes(device) // 4, device=device)
     target = torch.empty_like(source)
@@ -100,15 +102,27 @@ def _copies(device: torch.device) -> float:
 
 
 def copy_bytes(device: torch.device) -> int:
-    """Return the bytes of the tensor to copy, fewer on a card with little free memory."""
+    """Return the bytes of the tensor to copy: fewer with little free memory, more on a CPU with more L3."""
     if device.type == "cuda":
         torch.cuda.empty_cache()  # frees the memory of the products
         with suppress(RuntimeError):  # it may fail on integrated cards
             return min(ACCELERATOR_COPY_BYTES, int(torch.cuda.mem_get_info(device)[0] * COPY_SHARE))
-    return CPU_COPY_BYTES if device.type == "cpu" else ACCELERATOR_COPY_BYTES
+    if device.type != "cpu":
+        return ACCELERATOR_COPY_BYTES
+    return max(CPU_COPY_BYTES, min(l3_bytes(), int(memory_for_files() * COPY_SHARE)))
 
 
-def _calls(device: torch.device, precision: str) -> float:
+def l3_bytes(cpus: Path = Path("/sys/devices/system/cpu")) -> int:
+    """Return the total of the host's L3 caches in bytes, 0 if unknown."""
+    sizes = {}
+    for cache in cpus.glob("cpu*/cache/index3"):
+        with suppress(OSError, ValueError):
+            kib = int((cache / "size").read_text().strip().removesuffix("K"))
+            sizes[(cache / "shared_cpu_list").read_text()] = 1024 * kib
+    return sum(sizes.values())
+
+
+def _call_seconds(device: torch.device, precision: str) -> float:
     """Return the seconds per call (as counted by `Work`) of a training step with almost nothing to compute.
 
     The layers are eight wide, so the time is Python, autograd, dispatch and launches, as in real training.
@@ -134,7 +148,7 @@ def _calls(device: torch.device, precision: str) -> float:
 
 
 def _seconds(call: Callable[[], object], device: torch.device, least_seconds: float = REPEAT_SECONDS) -> float:
-    """Return the wall time of one call in seconds, a mean over as many as fill `least_seconds`."""
+    """Return the mean wall time of a call, in seconds, over at least `least_seconds`."""
     call()  # warm-up: algorithms are chosen, pages are mapped
     devices.synchronize(device)
     calls = 1

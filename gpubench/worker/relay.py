@@ -94,14 +94,14 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def _check_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
-    """Check the client's proof that it knows the secret, then send ours. Raises SecretError."""
-    ours = secrets.token_bytes(NONCE_BYTES)
-    writer.write(GREETING + ours)
-    theirs = await reader.readexactly(NONCE_BYTES)
+    """Check the client's proof that it knows the secret, then send the server's. Raises SecretError."""
+    nonce = secrets.token_bytes(NONCE_BYTES)
+    writer.write(GREETING + nonce)
+    peer_nonce = await reader.readexactly(NONCE_BYTES)
     proof = await reader.readexactly(PROOF_BYTES)
-    if not hmac.compare_digest(proof, _proof(secret, b"client", ours, theirs)):
+    if not hmac.compare_digest(proof, _proof(secret, b"client", nonce, peer_nonce)):
         raise SecretError
-    writer.write(_proof(secret, b"server", ours, theirs))
+    writer.write(_proof(secret, b"server", nonce, peer_nonce))
 
 
 async def _connect(host: str, port: int, secret: bytes) -> Stream:
@@ -111,13 +111,13 @@ async def _connect(host: str, port: int, secret: bytes) -> Stream:
         try:
             if await reader.readexactly(len(GREETING)) != GREETING:
                 raise ConnectionError("this is not gpubench")
-            theirs, ours = await reader.readexactly(NONCE_BYTES), secrets.token_bytes(NONCE_BYTES)
-            writer.write(ours + _proof(secret, b"client", theirs, ours))
+            peer_nonce, nonce = await reader.readexactly(NONCE_BYTES), secrets.token_bytes(NONCE_BYTES)
+            writer.write(nonce + _proof(secret, b"client", peer_nonce, nonce))
             try:
                 proof = await reader.readexactly(PROOF_BYTES)
             except (EOFError, ConnectionError):
                 raise SecretError from None
-            if not hmac.compare_digest(proof, _proof(secret, b"server", theirs, ours)):
+            if not hmac.compare_digest(proof, _proof(secret, b"server", peer_nonce, nonce)):
                 raise SecretError
         except BaseException:
             writer.close()

@@ -171,9 +171,9 @@ class Meeting:
     def _difference(self) -> str:
         """Return in words how the terms of a machine differ from ours, or an empty text."""
         for node in range(1, self.nodes):
-            theirs = json.loads(self._store.get(f"terms/{node}"))
-            pairs = {key: (self._terms.get(key), theirs.get(key)) for key in sorted({*self._terms, *theirs})}
-            if differing := [f"{key} ({ours} and {other})" for key, (ours, other) in pairs.items() if ours != other]:
+            terms = json.loads(self._store.get(f"terms/{node}"))
+            pairs = {key: (self._terms.get(key), terms.get(key)) for key in sorted({*self._terms, *terms})}
+            if differing := [f"{key} ({value} and {other})" for key, (value, other) in pairs.items() if value != other]:
                 text = ", ".join(differing)
                 return f"node 0 and node {node} differ in {text}; start the same command on machines that are alike"
         return ""

@@ -1,6 +1,6 @@
 """ImageNet with images that grow from 128 to 288 pixels.
 
-After the DAWNBench entry of fast.ai and DIUx (cybertronai/imagenet18, 2018). It trained ResNet-50 to 93% top-5 in
+From the DAWNBench entry of fast.ai and DIUx (cybertronai/imagenet18, 2018). It trained ResNet-50 to 93% top-5 in
 18 minutes on 128 V100. Lambda ran it on 8 Titan RTX in 2.37 hours (lambdal/imagenet18).
 
 With `phases=four-minutes optimizer=lars` it is the recipe of "Training ImageNet in Four Minutes" (Jia and others 2018,

@@ -1,4 +1,4 @@
-"""CIFAR-100 on ResNet-18 to 152 in fastai: time of a whole run.
+"""ResNet-18 to 152 on CIFAR-100 in fastai: time of a whole run.
 
 After the benchmark of an RTX 2080 Ti against a GTX 1080 Ti (S. Bhutani, 2019;
 init27/RTX-2080Ti-Vs-GTX-1080Ti-CIFAR-100-Benchmarks). Its procedure is `recipe=article`: an ImageNet body that stays

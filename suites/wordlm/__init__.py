@@ -1,4 +1,4 @@
-"""Language models on WikiText-2, LSTM first: time of a whole run.
+"""Language models on WikiText-2 (default: LSTM): time of a whole run.
 
 After the word language model of NVIDIA Apex's examples (2018 to 2019), which came from pytorch/examples. The article of
 2019 trained it for 30 epochs. `preset=article` has its sizes of January 2019 (79ad5a88): 200 units, batch 20, the

@@ -6,4 +6,4 @@ the speed ratio of two cards. `ranking` makes the table and the chart of all car
 """
 
 REFERENCE = "A100-SXM4-80GB"
-"""The default reference: the card with speed 1."""
+"""The card with rate 1, unless --relative-to names another."""

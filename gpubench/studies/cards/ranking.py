@@ -86,19 +86,19 @@ def answer(ranking: Ranking, lines: Sequence[RankedCard], *, are_chosen: bool = 
 
     `are_chosen`: the user named these cards, so the headline and the chart are about them; else about the best known.
     """
-    said = _fastest_of(ranking, lines) if are_chosen else headline(ranking)
+    claim = _fastest_of(ranking, lines) if are_chosen else headline(ranking)
     drawn = chart(ranking, lines if are_chosen else ranking.well_known(MOST_DRAWN))
     title = f"speed relative to {ranking.reference}"
-    return answer_with(said, title, [table(ranking, lines)], notes(ranking), charts=[drawn])
+    return answer_with(claim, title, [table(ranking, lines)], notes(ranking), charts=[drawn])
 
 
 def _fastest_of(ranking: Ranking, lines: Sequence[RankedCard]) -> str:
     first, kind = lines[0], ranking.classes[0]
-    said = f"The fastest of {len(lines)} cards in {CLASSES[kind]}: {first.card}"
+    claim = f"The fastest of {len(lines)} cards in {CLASSES[kind]}: {first.card}"
     if first.card == ranking.reference:
-        return f"{said}."
+        return f"{claim}."
     ratio = first.ratios[kind]
-    return f"{said}, {times(ratio.value)} as fast as {ranking.reference} ({workloads_text(ratio)})."
+    return f"{claim}, {times(ratio.value)} as fast as {ranking.reference} ({workloads_text(ratio)})."
 
 
 def workloads_text(ratio: SpeedRatio) -> str:
@@ -148,14 +148,14 @@ def headline(ranking: Ranking) -> str:
     return (
         f"Of {len(ranking.ranked)} cards measured in {CLASSES[kind]}, {best.card} is {place}:"
         f" {times(best.ratios[kind].value)} as fast as {ranking.reference} ({workloads_text(best.ratios[kind])}),"
-        f" by {ranking.figures:,} published figures of {ranking.sources} sources and by data sheets."
+        f" from {ranking.figures:,} published figures ({ranking.sources} sources) and data sheets."
     )
 
 
 def rank_sentence(ranking: Ranking, card: str) -> str:
-    """Return `RTX 4090 is number 15 of 65 cards in half precision, 0.80 times as fast as ... (90% of workloads: ...)`.
+    """Return `RTX 4090 has rank 15 of 65 cards in half precision, 0.80 times as fast as ... (90% of workloads: ...)`.
 
-    A card without a figure in that class has no number: `L4 is estimated from its data sheet in half precision, ...`.
+    A card without a figure in that class has no rank: `L4 is estimated from its data sheet in half precision, ...`.
     """
     cards = [line.card for line in ranking.ranked]
     line = next(line for line in ranking.lines if line.card == card)
@@ -163,7 +163,7 @@ def rank_sentence(ranking: Ranking, card: str) -> str:
     estimated = f"{card} is estimated from its data sheet in {CLASSES[first]}"
     parts = [f"{card} is the reference" if card == ranking.reference else estimated]
     if card in cards:
-        parts = [f"{card} is number {cards.index(card) + 1} of {len(cards)} measured cards in {CLASSES[first]}"]
+        parts = [f"{card} has rank {cards.index(card) + 1} of {len(cards)} measured cards in {CLASSES[first]}"]
     for kind, ratio in line.ratios.items() if card != ranking.reference else ():
         where = f" as fast as {ranking.reference}" if kind == first else f" in {CLASSES[kind]}"
         parts.append(f"{times(ratio.value)}{where} ({workloads_text(ratio)})")
@@ -173,8 +173,8 @@ def rank_sentence(ranking: Ranking, card: str) -> str:
 def notes(ranking: Ranking) -> list[str]:
     """Return the notes below the table: what its columns mean, and where its figures are from."""
     lines = [
-        "90% interval: of 90% of workloads. src: sources that measured both cards.",
-        f"-: no figure of the card in {CLASSES[ranking.classes[0]]}; estimated from its data sheet.",
+        "90% interval: 90% of workloads. src: sources that measured both cards.",
+        f"-: not measured in {CLASSES[ranking.classes[0]]}; estimated from its data sheet.",
     ]
     if "fp32" in ranking.classes:
         lines.append(TF32_NOTE)

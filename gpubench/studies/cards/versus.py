@@ -52,7 +52,7 @@ def _span(ratio: SpeedRatio) -> str:
 
 
 def _evidence(ratios: Mapping[str, SpeedRatio], pairs: Sequence[Pair]) -> Iterator[str]:
-    """Yield per class how many sources have both cards, and the published ratios outside of the interval."""
+    """Yield per class how many sources have both cards, and the published ratios outside the interval."""
     if not pairs:
         yield "No source has both cards: estimated from their figures beside other cards, and from data sheets."
         return
@@ -67,7 +67,7 @@ def _evidence(ratios: Mapping[str, SpeedRatio], pairs: Sequence[Pair]) -> Iterat
         outside = [pair for pair in alike if not ratio.low <= pair.ratio <= ratio.high]
         if outside:
             names = listed(dict.fromkeys(pair.one.source for pair in outside))
-            yield f"Outside of the interval: {len(outside)} of {len(alike)} ratios ({names})."
+            yield f"Outside the interval in {CLASSES[kind]}: {len(outside)} of {len(alike)} ratios ({names})."
 
 
 def _per_dollar(
@@ -174,4 +174,4 @@ def _medians(used: Sequence[tuple[str, Figure]], classes: Sequence[str]) -> Tabl
         }
         for (workload, unit), of_class in sorted(figures.items(), key=lambda item: -count[item[0]])
     ]
-    return Table.of("medians", lines)
+    return Table.of("median rates", lines)
