@@ -170,8 +170,8 @@ def test_the_article_trains_as_a_plain_loop_of_fastai_1(monkeypatch):
 
     monkeypatch.setattr(training, "learner", keep)
     monkeypatch.setattr(training, "CrossEntropyLossFlat", Kept)
-    settings = {"recipe": "article", "pipeline": "device", "epochs": "2", "train_images": "89"}
-    run_small(monkeypatch, model="resnet34", batch=8, **settings)
+    settings = {"recipe": "article", "pipeline": "device", "epochs": "2", "train_images": "177"}
+    run_small(monkeypatch, model="resnet34", batch=16, **settings)
     assert len(inputs) == len(losses) == 20, "of 22: an epoch leaves one image out"
     network = copies[0]
     network._forward_pre_hooks.clear()
