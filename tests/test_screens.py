@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rows import rows
+from rows import row, rows
 
 from gpubench.rows import write
 
@@ -39,6 +39,7 @@ def made_up():
             )
     yield from rows([9.0], model="resnet101", mode="quick", measured="projected")
     yield from rows([7.0], model="resnet101", mode="quick", measured="projected", **OTHER)
+    yield row(model="resnet101", precision="tf32", status="unsupported", reason="no TF32", seconds=None, measured="")
     yield from rows(STEADY, model="resnet152", data="synthetic")
     yield from rows(faster, model="resnet152", data="synthetic", **OTHER)
     for card, accuracy in (({}, 0.940), (OTHER, 0.936)):

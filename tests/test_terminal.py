@@ -1,13 +1,12 @@
 """What a reader sees: tables no wider than the terminal, numbers whole at any width, digits that mean something."""
 
 import re
-from dataclasses import replace
 
 import answers
 import pytest
 from facts import lacking
 from rich.cells import cell_len
-from rows import row, rows
+from rows import rows
 
 from gpubench.show.numbers import number, significant
 from gpubench.show.terminal import everything, screen, table_lines
@@ -159,39 +158,6 @@ def test_causes_and_marks_of_both_sides_are_said_once(tmp_path):
     speedups = text.partition("\nspeedups")[2].partition("\n\n")[0]
     assert "RTX 2080 Ti: 2 of 2 throttled" in speedups
     assert "GTX 1080 Ti: 2 of 2 shared" in speedups
-
-
-def test_rungs_and_cases_are_lines_with_their_marks_or_status(tmp_path):
-    first = rows([100.0, 101.0], model="first", rung=1, marks="throttled", samples_per_second=3.42, studies="ladder")
-    text = printed(tmp_path, first, rows([50.0], model="second", rung=2, studies="ladder"))
-    (line,) = [line for line in text.splitlines() if line.startswith(" first") and "3.42" in line]
-    assert line.split()[:3] == ["first", "(a)", "100"]
-    assert "  a: 2 of 2 throttled" in text
-    assert "\ncases" not in text
-    bad = row(precision="tf32", status="unsupported", reason="a CPU has no TF32", seconds=None, measured="")
-    text = printed(tmp_path, rows([100.0]), [bad])
-    (line,) = [line for line in text.splitlines() if line.startswith(" tf32 (a)")]
-    assert line.split()[2] == "unsupported"
-    assert "  a: a CPU has no TF32" in text
-
-
-def test_all_sentences_and_what_is_left_out_are_there_in_full(tmp_path):
-    long = " ".join(f"parameter{at}={at}" for at in range(30))
-    answer = answered(tmp_path, rows([100.0] * 6, params=long), rows([130.0] * 6, params=long, **OTHER))
-    whole = " ".join(" ".join(everything(answer, 60)).split())
-    assert all(each.sentence in whole for each in answer.results)
-    assert f"Recipe: {' '.join(sorted(long.split()))}" in whole or f"Recipe: {long}" in whole
-    assert "evidence (" in whole
-    less = " ".join(everything(answer, 60, every_table=False))
-    assert "evidence" not in less
-    assert "Recipe:" not in less
-    assert "speedups" in less
-    answer = answered(tmp_path, rows([100.0]), rows([130.0], **OTHER), rows([1.0], model="lone"))
-    answer = replace(answer, left_out=("a row of nobody",))
-    lines = everything(answer, 200)
-    at = lines.index("Not compared:")
-    assert lacking(lines[at + 1], "lone fp32", "RTX 2080 Ti", "GTX 1080 Ti") == []
-    assert lines[-2:] == ["Not compared:", "- a row of nobody"]
 
 
 @pytest.mark.parametrize("width", [39, 50, 60, 79])
