@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 NEIGHBOURS = 2
 """Published cards that are shown above and below."""
+FOR_SCALE = ("RTX 3060", "RTX 4090", "H200")
+"""Cards whose rates are printed below that of a CPU."""
 LEAST_BAR, MOST_BAR, REST_OF_LINE = 4, 32, 24
 """Characters of the longest bar in the terminal, and of what is beside it and the name."""
 
@@ -51,11 +53,15 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
         lines += wrapped(f"{title}.")
     impossible = tried[tried["status"] == "unsupported"].set_index("precision")["reason"]
     lines += [line for name, why in impossible.items() for line in wrapped(f"{name} cannot run: {why}.")]
+    if on_cpu and "bf16" in impossible and "fp16" not in set(tried["precision"]):
+        lines.append("fp16 can run, and is often slower than fp32: --precision fp32,fp16")
     why = why_not_ranked(trials.loc[[mixed] if mixed else []].reset_index(), ("quick",))
     is_ranked = not on_cpu and not why
     if not is_ranked:
         shown = {f"{card}, {name}": rate for name, rate in rates.items()}
-        lines += ["CPUs are not ranked: the published figures are of cards."] if on_cpu else wrapped(why)
+        figures = [f"{name} {figure.value:,.0f}" for name in FOR_SCALE if (figure := expected_of(name))]
+        for_scale = f"CPUs are not ranked. Cards in mixed precision: {', '.join(figures)} images/s."
+        lines += wrapped(for_scale if on_cpu else why)
     else:
         shown = neighbours(card, rates[mixed])
         lines += ["", *table_lines(table_of(shown, card), line_width())]

@@ -48,7 +48,8 @@ class LoadedSuite:
         for name in settings:
             if name not in declared:
                 raise UserError(
-                    f"--set {name}: suite {self.name} has no such parameter; it has {', '.join(sorted(declared))}"
+                    f"--set {name}: suite {self.name} has no such parameter; it has"
+                    f" {', '.join(sorted(declared))}{did_you_mean(name, declared)}"
                 )
         values = {
             name: param.read(str(param.default)) if param.read else param.default for name, param in declared.items()
