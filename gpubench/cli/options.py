@@ -34,7 +34,7 @@ Precisions = Annotated[
     what_option(
         "--precision",
         metavar="NAMES",
-        help="both (fp32 and the mixed precision of the device), mixed, all (peak's default), or names joined by"
+        help="both (run's default: fp32 and mixed), mixed (the device's), all (peak's default), or names joined by"
         " commas: fp32, tf32, fp16, bf16, fp16-master, fp16-pure, bf16-pure, float8, int8-mixed.",
     ),
 ]
