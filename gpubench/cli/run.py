@@ -62,9 +62,7 @@ def run(
     precision: Precisions = None,
     batch: Annotated[
         str | None,
-        what_option(
-            metavar="max|fastest|N", help="Samples per step of a process: the most that fit, the fastest, or N."
-        ),
+        what_option(metavar="max|fastest|N", help="Samples per step and process: as many as fit, the fastest, or N."),
     ] = None,
     settings: Annotated[
         list[str] | None,
