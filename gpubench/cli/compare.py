@@ -53,7 +53,7 @@ def compare(
     ] = None,
     theme: Theme = "light",
     fail_on_slower: Annotated[
-        str | None, shown_option(metavar="SHARE", help="5%: exit code 1 if a case is surely 5% slower, 0 if none is.")
+        str | None, shown_option(metavar="SHARE", help="5%: exit 1 if a case is surely 5% slower, 0 if surely none.")
     ] = None,
 ) -> int:
     """Compare cards, precisions, or anything else in which the rows differ."""

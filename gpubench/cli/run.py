@@ -62,9 +62,7 @@ def run(
     precision: Precisions = None,
     batch: Annotated[
         str | None,
-        what_option(
-            metavar="max|fastest|N", help="Samples per step of a process: the most that fit, the fastest, or N."
-        ),
+        what_option(metavar="max|fastest|N", help="Samples per step and process: as many as fit, the fastest, or N."),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -93,7 +91,7 @@ def run(
         str | None, time_option(metavar="SHARE", help="1%: add rounds until each 95% interval is that near its median.")
     ] = None,
     budget: Annotated[
-        str | None, time_option(metavar="TIME", help="With --until: longest time of the run (90s, 2h); default 20m.")
+        str | None, time_option(metavar="TIME", help="With --until: no added round ends later (90s, 2h); default 20m.")
     ] = None,
     time_limit: Annotated[
         str | None, time_option(metavar="TIME", help="Longest trial: 90s, 1h30m. Default 30m, none with --full.")

@@ -70,7 +70,7 @@ class Forecast:
             # 50 times as long as fp32, because CPUs convert each number.
             on_cpu = [case for case in running if case.device == "cpu"]
             slow = any(options.mode == "sampled" or case.precision.startswith("fp16") for case in on_cpu)
-            hours = "Large models, and any in fp16, take hours on a CPU. A forecast follows the first trial."
+            hours = "Large models, and any in fp16, may take hours on a CPU. A forecast follows the first trial."
             note = hours if slow else "Slow models may take longer."
             count += f", {'at least' if slow else 'about'} {duration(round(least))}"
             count += f" to {duration(round(most))}" * (most > least and bool(options.budget_seconds or not slow))

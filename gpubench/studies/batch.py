@@ -197,6 +197,7 @@ def _accuracy_section(suite: str, rows: pd.DataFrame) -> Section:
     ]
     where = words.listed(map(words.data_name, sorted(rows["data"].unique())))
     torch = [f"torch {version}" for version in sorted(rows["torch"].unique()) if version]
+    marks = words.marked(marks_in(rows), len(rows), "runs ")
     title = f"{suite}: accuracy as the batch grows"
     chart = Bars(
         words.slug(f"{suite} accuracy by batch"),
@@ -207,7 +208,7 @@ def _accuracy_section(suite: str, rows: pd.DataFrame) -> Section:
             for name, sizes in recipes.items()
         ),
         "share",
-        foot="; ".join([words.listed(sorted(map(short, rows["card"].unique()))), *torch]),
+        foot="; ".join([words.listed(sorted(map(short, rows["card"].unique()))), *torch, *marks]),
         cases=cases,
     )
     results = tuple(_accuracy_result(suite, name, sizes, cases) for name, sizes in recipes.items() if len(sizes) > 1)
