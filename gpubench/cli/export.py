@@ -1,4 +1,4 @@
-"""`gpubench export`: rows in the format of another tool."""
+"""`gpubench export`: complete trainings as entries of DAWNBench."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,21 +8,13 @@ import typer
 from gpubench.cli.options import Files, examples
 from gpubench.printed import say
 
-EXAMPLES = examples(
-    "For Go's benchstat: `gpubench export results/*.csv --format benchstat --out all.txt`",
-    "One entry per full run: `gpubench export mine.csv --format dawnbench --out entries/`",
-)
+EXAMPLES = examples("One entry per full run: `gpubench export mine.csv --out entries/`")
 
 
 def export(
-    files: Files,
-    format_name: Annotated[str, typer.Option("--format", metavar="NAME", help="benchstat or dawnbench.")],
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="PATH", help="File to write (dawnbench: folder); default the screen."),
-    ] = None,
+    files: Files, out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the entries.")]
 ) -> None:
-    """Write the rows with status ok in another tool's format."""
+    """Write a JSON and a TSV for each full run with an accuracy, as DAWNBench takes them."""
     from gpubench.show import exports
 
-    say(*exports.export(files, format_name, out), exact=out is None)
+    say(*exports.export(files, out))

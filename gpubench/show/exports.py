@@ -1,108 +1,46 @@
-"""Writes rows with status `ok` for benchstat and DAWNBench. The command `export` calls it."""
+"""Writes complete trainings as entries of DAWNBench. The command `export` calls it."""
 
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 import gpubench
 from gpubench.analysis.compare import plausible
-from gpubench.analysis.groups import as_compared, text_of
+from gpubench.analysis.groups import text_of
 from gpubench.errors import UserError, writing
-from gpubench.rows.alike import GROUP
-from gpubench.rows.params import params_of
 from gpubench.rows.read import load
 from gpubench.rows.table import BROKEN, stages_in
 from gpubench.rows.table import number as figure
 
-Frame = pd.DataFrame
 DAWN_TOP5 = 0.93
 """Target accuracy of DAWNBench on ImageNet, top-5."""
 
 
-def export(paths: list[Path], format_name: str, out: Path | None) -> list[str]:
-    """Write the rows with status `ok` in another tool's format to `out`; return lines to print.
-
-    DAWNBench has two files per trial, so `out` must be a folder. For benchstat it is a file; without it the lines are
-    the text of that file. Raises UserError if no row fits, or `out` cannot be written.
-    """
-    if format_name not in {"benchstat", "dawnbench"}:
-        raise UserError(f"--format {format_name}: choose benchstat or dawnbench")
-    loaded = plausible(load(paths))
-    frame = loaded.frame[loaded.frame["status"] == "ok"]
-    if frame.empty:
-        raise UserError("; ".join(["no row with status ok to export", *loaded.problems]))
-    if format_name == "dawnbench":
-        if out is None:
-            raise UserError("--format dawnbench writes two files per trial: add --out FOLDER")
-        with writing(f"--out {out}", out / "any"):
-            return _dawnbench(frame, out)
-    text = benchstat(frame)
-    if out is None:
-        return [text.rstrip("\n")]
-    with writing(f"--out {out}", out):
-        out.write_text(text, encoding="utf-8")
-    return [str(out)]
-
-
-def _cases(frame: Frame) -> Iterator[tuple[Mapping[str, Any], Frame]]:
-    """Return the facts of each case, by column, and its rows, in the order of the file.
-
-    A case with a projected row is projected: short runs may be projected in one trial and measured in the next.
-    """
-    frame = as_compared(frame)
-    # Of `params` the whole: cuDNN's setting, which a group's columns have apart, is in it.
-    for _, rows in frame.groupby([name for name in GROUP if name in frame], sort=False, dropna=False):
-        facts = {str(name): value for name, value in rows.iloc[0].items()}
-        if (rows["measured"] == "projected").any():
-            facts["measured"] = "projected"
-        yield facts, rows
-
-
-def _word(value: object) -> str:
-    """Return a part of a benchmark's name: characters that separate parts become `_`."""
-    return re.sub(r"[^\w.+-]+", "_", text_of(value)).strip("_")
-
-
-def benchstat(frame: Frame) -> str:
-    """Return the Go benchmark text format (golang.org/design/14313-benchmark-format), with a line per trial.
-
-    `sec/op` is the duration of the whole training, in seconds. Compare with
-    `benchstat -col /precision FILE` or `-col card FILE`.
-    """
-    lines = ["Unit sec/op better=lower assume=nothing", "Unit samples/s better=higher assume=nothing"]
-    facts = ("card", "torch", "cuda", "driver", "cpu", "data", "mode", "measured", "source")
-    before: dict[str, str] = {}
-    for row, rows in _cases(frame):
-        for name in facts:
-            text = " ".join(str(row[name]).split())
-            if before.get(name, "") != text:
-                lines.append(f"{name}: {text}")
-                before[name] = text
-        name = f"{_word(row['suite']).capitalize()}/model={_word(row['model'])}/precision={_word(row['precision'])}"
-        name += f"/batch={_word(row['batch_size']) or 'unknown'}-{_word(row['batch_policy'])}"
-        name += f"/processes={1 if math.isnan(row['processes']) else row['processes']:.0f}"
-        name += "".join(f"/{_word(f'{name}={value}')}" for name, value in params_of(row["params"]).items())
-        for trial in rows.to_dict("records"):
-            values = [(trial["seconds"], "sec/op"), (trial["samples_per_second"], "samples/s")]
-            shown = " ".join(f"{value!r} {unit}" for value, unit in values if value == value)
-            if shown:
-                lines.append(f"Benchmark{name} 1 {shown}")
-    return "\n".join(lines) + "\n"
-
-
-def _dawnbench(frame: Frame, folder: Path) -> list[str]:
+def export(paths: list[Path], folder: Path) -> list[str]:
     """Write a JSON and a TSV for each complete training with an accuracy; return their paths and the number left out.
 
     Hours are those of training without validation, as DAWNBench counts them. A row whose table has a line per epoch
     gives a TSV like that of imagenet18's prepare_dawn_tsv.py: every epoch up to the first that reached 93% top-5, with
-    hours that include validation.
+    hours that include validation. Raises UserError if no row fits, or `folder` cannot be written.
     """
+    loaded = plausible(load(paths))
+    frame = loaded.frame[loaded.frame["status"] == "ok"]
+    if frame.empty:
+        raise UserError("; ".join(["no row with status ok to export", *loaded.problems]))
+    with writing(f"--out {folder}", folder / "any"):
+        return _write_entries(frame, folder)
+
+
+def _word(value: object) -> str:
+    """Return a part of a file name: other characters than letters, digits, `.`, `+` and `-` become `-`."""
+    return re.sub(r"[^\w.+-]+|_", "-", text_of(value)).strip("-")
+
+
+def _write_entries(frame: pd.DataFrame, folder: Path) -> list[str]:
     whole = (frame["measured"] == "measured") & frame["accuracy"].notna() & (frame["seconds"] > 0)
     fit = frame[whole]
     if fit.empty:
@@ -111,7 +49,7 @@ def _dawnbench(frame: Frame, folder: Path) -> list[str]:
     lines = [f"{unfit} row(s) left out: incomplete, or without an accuracy"] if unfit else []
     for number, row in enumerate(fit.to_dict("records")):
         parts = ("gpubench", row["model"], row["card"], row["precision"], f"pytorch-{number}")
-        stem = folder / "_".join(_word(part).replace("_", "-") for part in parts)
+        stem = folder / "_".join(_word(part) for part in parts)
         processes = 1 if math.isnan(row["processes"]) else row["processes"]
         batch = None if math.isnan(row["batch_size"]) else int(row["batch_size"])
         about = {
