@@ -23,13 +23,12 @@ made = {name: column.Column("made up", "case", role=column.Role[role]) for name,
 row.ABOUT = {**row.ABOUT, **made}
 from gpubench.analysis import groups, compare, matching
 from gpubench.cli import health
-from gpubench.show import exports
 from gpubench.studies import scaling
 from gpubench.runner import resume
 from gpubench.submit import across_rows
 print(json.dumps({
     "compare": matching.KEY, "pool": groups.GROUP, "series": scaling.SERIES, "resume": resume.RESUMED,
-    "export": exports.GROUP, "submit": across_rows.alike.SUBMITTED, "reference": health.REFERENCE,
+    "submit": across_rows.alike.SUBMITTED, "reference": health.REFERENCE,
     "stack": matching.STACK, "read": compare.READ_IDENTITY, "outcomes": groups.OUTCOMES,
 }))
 """
@@ -46,9 +45,9 @@ def lists():
 @pytest.mark.parametrize(
     ("name", "places"),
     [
-        ("made_recipe", {"compare", "pool", "series", "resume", "export", "submit", "reference", "read"}),
-        ("made_specimen", {"pool", "series", "resume", "export", "submit", "read"}),
-        ("made_setting", {"pool", "resume", "export", "stack", "read"}),
+        ("made_recipe", {"compare", "pool", "series", "resume", "submit", "reference", "read"}),
+        ("made_specimen", {"pool", "series", "resume", "submit", "read"}),
+        ("made_setting", {"pool", "resume", "stack", "read"}),
         ("made_figure", {"outcomes"}),
     ],
 )

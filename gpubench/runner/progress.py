@@ -79,7 +79,7 @@ class TrialProgress:
             self.say(f"[{self._done + 1}/{self.total}] {text}{rate_text and f' ({rate_text})'}")
 
     def finish(self, trial: Trial, row: Row, *, counted: bool) -> float:
-        """Print the line of a finished trial; return its seconds, without what came before `start`.
+        """Print the line of a finished trial; return its seconds since `start`.
 
         One that is not `counted` could not run, and the lines before the run had the reason.
         """

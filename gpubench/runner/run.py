@@ -172,7 +172,7 @@ class TrialRunner:
         case = trial.case
         if not case.refusal:
             self._warm_up.before(case, self.rounds.planned_cases, searched=self._batches.has_searched)
-        self._progress.start(case.label, self._session.suites[case.suite].suite.unit)
+            self._progress.start(case.label, self._session.suites[case.suite].suite.unit)
         started = _now()
         trial, measurement = self._batches.measured(trial)
         row = self._row_of(trial, measurement, started)
