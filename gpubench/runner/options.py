@@ -1,4 +1,4 @@
-"""The options of `gpubench run`, parsed."""
+"""The parsed options of `gpubench run`, with their defaults (trials, time limit)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -154,14 +154,14 @@ class Rounds:
         """Remove the first waiting trial and, after a round, the trials that are not needed any more."""
         first, rest = self._waiting[0], self._waiting[1:]
         ends_round = bool(rest) and rest[0].index > first.index
-        self._waiting = self._undecided(rest) if ends_round else rest  # at once: a signal may come at any time
+        self._waiting = self._undecided(rest) if ends_round else rest  # one assignment: a signal may come here
         if left_out := [trial for trial in rest if trial not in self._waiting]:
             self._progress.expect(-len(left_out))
             models = ", ".join(dict.fromkeys(trial.case.model for trial in left_out))
             self._progress.say(f"decided after {rest[0].index} rounds: {models}; {len(left_out)} trials fewer")
 
     def _undecided(self, trials: list[Trial]) -> list[Trial]:
-        """Return the trials that are left, without cases whose ratios are decided, if now is the time to look."""
+        """Return the trials; before a round of LOOKS, without the cases whose ratios are decided."""
         if not self._options.stops_early or not trials or trials[0].index not in LOOKS:
             return trials
         decided = decided_early(self._cases_so_far(), self._seconds)

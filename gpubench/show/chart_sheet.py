@@ -84,7 +84,7 @@ def palette() -> list[str]:
 
 
 def sheet_of(chart: Bars, width: float, keys: Sequence[Key], needed: float, *, framed: bool) -> Sheet:
-    """Return a sheet with the texts of the chart; `framed`: of SIZE, else with `needed` inches of height to draw on."""
+    """Return a sheet. `framed`: of SIZE, with the chart's texts; else `needed` inches high, with its keys only."""
     from matplotlib.figure import Figure
 
     edge, soft = EDGE if framed else INSET, setting("axes.edgecolor")

@@ -124,7 +124,7 @@ def _bottleneck(row: Mapping[str, Any], throttled: bool) -> tuple[Bottleneck, st
         return "unknown", evidence
     ordered = sorted(shares, key=lambda name: -shares[name].value)
     if not ordered:
-        texts = texts or ["no data stall in the row"]
+        texts = texts or ["no `data_stall` in the row"]
         return "unknown", "; ".join([*texts, _missing(row)])
     top = shares[ordered[0]]
     rest = max((shares[name].value for name in ordered[1:]), default=0.0)

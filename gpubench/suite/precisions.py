@@ -1,4 +1,4 @@
-"""The table of all precisions as plain values: name, order, dtypes, master weights, loss scale.
+"""The table of all precisions as plain values: name, order, dtypes, master weights, whether the loss is scaled.
 
 `gpubench/training/precision.py` turns them into torch's dtypes and switches.
 """

@@ -1,4 +1,4 @@
-"""Sets, applies and checks each precision. Never substitutes one precision for another."""
+"""Sets, applies and checks each precision, with its loss scale. Never substitutes one precision for another."""
 
 import warnings
 from collections.abc import Callable, Mapping

@@ -10,7 +10,7 @@ DRIFT = 0.2
 """Timed laps are unsteady if their halves differ by more than this share, even after a flat warm-up."""
 
 HEATING_SECONDS, TREND = 300.0, 0.03
-"""A trend goes on for so long, as a cooler heats up, and is reported if it changes step times by more than TREND."""
+"""How long a trend is assumed to last, as a cooler heats up. It is reported if it changes step times by over TREND."""
 
 TREND_LAPS, TREND_Z = 8, 3.29
 """Least number of laps with a trend, and its distance from none in standard deviations (more for few laps): that of
@@ -43,7 +43,7 @@ def drift(laps: Sequence[Lap]) -> str:
 
 
 def trend(laps: Sequence[Lap], most_seconds: float) -> float:
-    """Return the share by which step times change in `most_seconds` if these laps' trend goes on; 0 without a trend."""
+    """Return the share by which these laps' trend changes step times in `most_seconds`, at most HEATING_SECONDS; or 0."""
     times = [lap.started + lap.seconds / 2 for lap in laps]
     paces = [_pace([lap]) for lap in laps]
     if len(laps) < TREND_LAPS or min(paces) == max(paces) or any(lap.earlier for lap in laps):
