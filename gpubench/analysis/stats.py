@@ -149,7 +149,7 @@ def specimens_ratio(a: Values, b: Values, *, paired: bool = False) -> Ratio:
 
     The spread of a side with MEASURED_FROM specimens or more is measured; of a smaller one it is LARGEST_BETWEEN_SD.
     The deciding interval has level ACROSS. For it, a side of fewer than DECIDING_SPECIMENS has LARGEST_BETWEEN_SD, not
-    divided by their number, because they may all be of one kind. One or two specimens with one trial each give no interval.
+    divided by their number, as they may be of one kind. Up to two specimens with one trial each give no interval.
     `paired`: the same specimens ran both sides, and the spread is that of their ratios.
     """
     value = median(map(median, a)) / median(map(median, b))

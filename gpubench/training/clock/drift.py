@@ -43,7 +43,7 @@ def drift(laps: Sequence[Lap]) -> str:
 
 
 def trend(laps: Sequence[Lap], most_seconds: float) -> float:
-    """Return the share by which these laps' trend changes step times in `most_seconds`, at most HEATING_SECONDS; or 0."""
+    """Return by which share these laps' trend changes step times in `most_seconds`, within HEATING_SECONDS; or 0."""
     times = [lap.started + lap.seconds / 2 for lap in laps]
     paces = [_pace([lap]) for lap in laps]
     if len(laps) < TREND_LAPS or min(paces) == max(paces) or any(lap.earlier for lap in laps):
