@@ -50,12 +50,14 @@ def say(*lines: str, err: bool = False, exact: bool = False) -> None:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as text: `2.1 s`, `1 min 40 s`, `35 min`, `1 h 45 min`."""
+    """Return seconds as text: `2.1 s`, `1 min 40 s`, `35 min`, `1 h 45 min`, `6.2 days`."""
     if seconds < 90:
         return f"{seconds:.3g} s"
     if seconds < 570:
         minutes, rest = divmod(round(seconds), 60)
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    if seconds > 100 * 3600:
+        return f"{seconds / 86_400:.3g} days"
     hours, minutes = divmod(round(seconds / 60), 60)
     return " ".join([f"{hours} h"] * bool(hours) + [f"{minutes} min"] * bool(minutes))
 

@@ -131,6 +131,7 @@ def test_times_as_people_say_them():
         2075: "35 min",
         6300: "1 h 45 min",
         36e3: "10 h",
+        5.4e6: "62.5 days",
     }
     assert {seconds: duration(seconds) for seconds in expected} == expected
     sides = {(9.0, 10.0): "9.0/10 s", (1680.0, 2100.0): "28/35 min", (7200.0, 10800.0): "2.0/3.0 h"}

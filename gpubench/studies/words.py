@@ -144,6 +144,8 @@ def sides_of(result: Result, unit: str) -> str:
 
 def time_unit(seconds: float) -> tuple[int, str]:
     """Return the unit in which a time is shown: its seconds and its name."""
+    if seconds > 100 * 3600:
+        return 86_400, "days"
     return (3600, "h") if seconds >= 7200 else (60, "min") if seconds >= 180 else (1, "s")
 
 
