@@ -66,7 +66,7 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
         shown = neighbours(card, rates[mixed])
         lines += ["", *table_lines(table_of(shown, card), line_width())]
         lines += wrapped(expected_sentence(card, rates[mixed]))
-        title = f"{card}: {rates[mixed]:,.0f} images/s of ResNet-50 in mixed precision"
+        title = f"{card}: {significant(rates[mixed])} images/s of ResNet-50 in mixed precision"
     if len(shown) > 1:
         chart = bars_of(shown, card if is_ranked else "", title, path.stem, source)
         lines.append(f"chart: {drawn(chart, path)}")
