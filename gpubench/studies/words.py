@@ -1,7 +1,4 @@
-"""Texts of results: ratios, times, names, numbers of runs, caveats, titles, and the facts in which results differ.
-
-Every study uses it; `show` uses some of its functions.
-"""
+"""Texts of results, for every study and for `show`: ratios, times, names, runs, caveats, titles, and distinct facts."""
 
 import re
 from collections import Counter, defaultdict
@@ -139,7 +136,7 @@ def sides_of(result: Result, unit: str) -> str:
     if unit == "share":
         return "/".join(f"{100 * side:.1f}" for side in sides) + "%"
     texts = "/".join(f"{side:,.0f}" if side >= 10 else f"{side:.1f}" for side in sides)
-    return f"{texts} {unit}" if result.unit or unit in {"h", "min", "s"} else texts
+    return f"{texts} {unit}" if result.unit or unit in {"days", "h", "min", "s"} else texts
 
 
 def time_unit(seconds: float) -> tuple[int, str]:
