@@ -19,13 +19,13 @@ def answered(folder: Path, rows, **question) -> Answer:
 
 def section(answer: Answer, study: str) -> Section:
     """The one section of a study."""
-    (section,) = [each for each in answer.sections if each.study == study]
+    (section,) = [section for section in answer.sections if section.study == study]
     return section
 
 
 def table(section: Section, name: str) -> list[dict[str, str]]:
     """The lines of the table whose name begins so, as texts by column; intervals as `95% of ...`."""
-    (wanted,) = [each for each in section.tables if each.name.startswith(name)]
+    (wanted,) = [table for table in section.tables if table.name.startswith(name)]
     return texts(wanted)
 
 

@@ -98,6 +98,10 @@ def test_run_passes_every_option_on(asked, monkeypatch):
     ]  # fmt: skip
 
 
+def test_a_suite_without_its_option_is_told_of_it():
+    assert lacking(invoke(app, ["run", "resnet"]).output, "resnet", "--suite NAME", "--models") == []
+
+
 def test_slurm_gets_the_wishes_and_the_other_options(monkeypatch):
     got = []
     monkeypatch.setattr("gpubench.runner.slurm.run_on_slurm", lambda *told: got.append(told) or 0)

@@ -47,7 +47,7 @@ def test_own_runs_have_a_table_beside_published_ones_but_not_of_one_epoch(tmp_pa
     found = section(answered(tmp_path, [theirs, row(**OWN), missed]), "epochs")
     said = [each.said for each in found.results]
     assert "resnet50 has 93.8% top-5 after epoch 2, 75 min, on RTX 2080 Ti" in said
-    assert "missed the goal" in " ".join(each.sentence for each in found.results if each.origin.endswith("fp16"))
+    assert "missed the goal" in " ".join(result.sentence for result in found.results if result.origin.endswith("fp16"))
     assert {each.name for each in found.tables} == {
         "epochs of resnet50, fp32, RTX 2080 Ti", "epochs of resnet50, fp16, RTX 2080 Ti",
         "epochs of resnet50, fp32, 8 x TITAN RTX",

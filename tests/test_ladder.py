@@ -52,7 +52,7 @@ def test_a_run_below_the_goal_is_goal_missed_and_its_accuracy_kept(cli, tmp_path
         assert each.number("success_rate") == 0.5
     (found,) = ladders.sections(result)
     at = [column.name for column in found.tables[0].columns].index("seconds to a success")
-    expected = [2 * each.median for each in ladder.rungs]
+    expected = [2 * rung.median for rung in ladder.rungs]
     assert [line[at] for line in found.tables[0].lines] == pytest.approx(expected)
 
 

@@ -93,11 +93,11 @@ def test_one_section_is_open_and_nothing_to_compare_is_a_page():
 
 
 def test_a_heading_has_no_parameters_and_bottlenecks_are_folded_together():
-    found = [section(f"x: sampled, a=1, b=2; part {n}", results=(result(f"F{n}"),), study="roofline") for n in range(2)]
-    page = Page(page_of(answer(result(), sections=[*found, section("y"), section("z", results=(result(),))])))
+    limits = [section(f"x: sampled, a=1, b=2; part {n}", results=(result("F"),), study="roofline") for n in range(2)]
+    page = Page(page_of(answer(result(), sections=[*limits, section("y"), section("z", results=(result(),))])))
     assert page.text_in("h2") == ["z", "Bottlenecks", "x: sampled; part 0", "x: sampled; part 1", "y"]
     assert "a=1, b=2, 1 result" in page.text_in("span")
-    assert [each["id"][-1] for each in page.all("details") if "id" in each] == ["4", "1", "2", "3"]
+    assert [details["id"][-1] for details in page.all("details") if "id" in details] == ["4", "1", "2", "3"]
 
 
 def test_tables_sort_by_value_and_say_once_what_all_lines_share(page):

@@ -149,9 +149,6 @@ def test_a_first_look_does_not_join_what_is_compared(cli, tmp_path):
     assert len([*tmp_path.glob("results/quick/*.csv")]) == 1
 
 
-# What a hostile reader found in the first version
-
-
 def test_the_headline_lends_its_certainty_to_nothing(tmp_path):
     noisy = [60.0, 140.0, 90.0, 130.0, 70.0, 100.0]
     fp16 = {"precision": "fp16"}

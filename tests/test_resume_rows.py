@@ -106,8 +106,8 @@ def test_only_a_training_that_came_to_its_end_has_seconds(status, seconds, measu
     ],
 )
 def test_a_projection_has_the_range_of_its_suite_and_the_trend_of_its_sample(changes, bounds, expected):
-    found = made(replace(DONE, **changes), projection_range=bounds)
-    assert (found.measured, found.seconds_low, found.seconds_high) == expected
+    row = made(replace(DONE, **changes), projection_range=bounds)
+    assert (row.measured, row.seconds_low, row.seconds_high) == expected
 
 
 @pytest.mark.parametrize("changes", [{"mode": "sampled"}, {"data": "synthetic"}, {"weights": "random"}])

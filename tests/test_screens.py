@@ -73,7 +73,8 @@ def six_digits(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_an_answer_is_as_it_was(cli, tmp_path, name):
+def test_an_answer_is_as_it_was(cli, tmp_path, monkeypatch, name):
+    monkeypatch.setenv("COLUMNS", "80")  # whatever the terminal of the tests
     write.append(tmp_path / "made-up.csv", list(made_up()))
     done = cli("compare", *QUESTIONS[name])
     text = six_digits(f"{done.stdout}{done.stderr}exit code {done.returncode}\n").replace(f"{tmp_path}/", "")

@@ -98,7 +98,7 @@ def test_the_page_of_a_card_has_its_neighbours_and_each_page_can_be_read_aloud(s
         assert len(page.all("caption")) == len(page.all("table")), name
         labelled = {each["for"] for each in page.all("label")}
         assert {each["id"] for each in page.all("input", "select")} == labelled, name
-        tables = [each for each in page.all("div") if "scroll" in each.get("class", "").split()]
+        tables = [div for div in page.all("div") if "scroll" in div.get("class", "").split()]
         assert all("aria-label" in each and each["tabindex"] == "0" for each in tables)
 
 

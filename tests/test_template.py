@@ -193,11 +193,11 @@ def test_a_cpu_and_several_processes_need_new_processes(device, processes, key):
         assert templates._key_of({"task": "trial", "trial": {"case": case, "index": 3}}) == key
 
 
-def test_what_an_import_prints_is_printed_by_no_fork(tmp_path, templates):
+def test_what_an_import_prints_is_printed_by_each_fork(tmp_path, templates):
     asked = importing(tmp_path, "import os\nos.system('echo imported')", "print('trained')")
     for _ in range(2):
         outcome, lines = run_in(templates, asked)
-        assert (outcome.start, lines) == ("forked", ["trained"])
+        assert (outcome.start, lines) == ("forked", ["imported", "trained"])
 
 
 def test_an_import_that_hangs_ends_with_the_time_limit_of_a_trial(tmp_path, monkeypatch):

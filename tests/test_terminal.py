@@ -41,9 +41,6 @@ SECONDS, SHARE, TRIALS = Column("seconds", "s"), Column("accuracy", "share", pla
 NOTES = Column("notes", note=True)
 
 
-# One table
-
-
 def test_a_table_by_hand():
     columns = MODEL, CARD, POLICY, Column("data"), SECONDS, SHARE, TRIALS, NOTES
     lines = drawn(
@@ -97,9 +94,6 @@ def test_of_texts_that_are_too_long_the_middle_goes_and_figures_stay_whole(width
     assert "end" in text
 
 
-# Figures
-
-
 def test_digits_follow_the_interval():
     expected = {
         (12794.0, None): "12,794",
@@ -138,9 +132,6 @@ def test_digits_follow_the_interval():
 )
 def test_a_figure_in_its_unit(value, column, half_width, text):
     assert number(value, column, half_width) == text
-
-
-# An answer in full
 
 
 def test_causes_and_marks_of_both_sides_are_said_once(tmp_path):

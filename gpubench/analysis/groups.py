@@ -16,6 +16,9 @@ from gpubench.rows.alike import CASE, GROUP, IDENTITY, OUTCOMES, SPECIMEN, STACK
 from gpubench.rows.params import params_of, params_without
 from gpubench.suite.precisions import PRECISIONS
 
+POWER_SLACK = 0.01
+"""A power limit that differs from the card's default by a smaller share is not named: drivers round."""
+
 IGNORED_PREFIXES = ("NCCL ", "mostly ", "GPUDirect RDMA ", "each process on the CPUs")
 """Prefixes of the parts of `interconnect` that are ignored when links are compared."""
 
@@ -179,7 +182,7 @@ def as_compared(frame: pd.DataFrame) -> pd.DataFrame:
         power_cap="",
     )
     watts, usual = frame["power_limit_watts"], frame["default_power_limit_watts"]
-    capped = (watts - usual).abs() > 0.01 * usual  # drivers round
+    capped = (watts - usual).abs() > POWER_SLACK * usual
     rows.loc[capped, "power_cap"] = watts[capped].map("{:.0f} W".format)
     return rows
 

@@ -10,7 +10,6 @@ from functools import wraps
 from typing import Annotated, Any
 
 import typer
-import typer.core
 
 import gpubench
 from gpubench.cli import (
@@ -93,19 +92,6 @@ def low_limits() -> str:
     return "; ".join([*limits, "these limits of the shell are too low"]) if limits else ""
 
 
-class Command(typer.core.TyperCommand):
-    """A command whose error on a name without an option shows how `run` is told a suite."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Return the arguments that are left; raises click's UsageError."""
-        try:
-            return super().parse_args(ctx, args)
-        except Exception as error:
-            if "unexpected extra argument" in (message := getattr(error, "message", "")) and self.name == "run":
-                error.message = f"{message}: write --suite NAME, or --models NAMES"  # type: ignore[attr-defined]
-            raise
-
-
 def _version(show: bool) -> None:
     if show:
         say(f"gpubench {gpubench.__version__}")
@@ -126,12 +112,14 @@ def main(
         exits(lambda: say(*overview()))()
 
 
-def add(to: typer.Typer, command: Callable[..., int | None], examples: str, panel: str = "", name: str = "") -> None:
-    """Add a function as a command, named as the function unless `name` is given."""
-    to.command(name or None, cls=Command, rich_help_panel=panel or None, epilog=examples)(exits(command))
+def add(
+    to: typer.Typer, command: Callable[..., int | None], examples: str, panel: str = "", name: str = "", **more: Any
+) -> None:
+    """Add a function as a command, named as the function unless `name` is given; `more`: other arguments of typer's."""
+    to.command(name or None, **more, rich_help_panel=panel or None, epilog=examples)(exits(command))
 
 
-add(app, run.run, run.EXAMPLES, MEASURE)
+add(app, run.run, run.EXAMPLES, MEASURE, cls=run.RunCommand)
 add(app, compare.compare, compare.EXAMPLES, COMPARE)
 add(app, report.report, report.EXAMPLES, COMPARE)
 add(app, site.site, site.EXAMPLES, COMPARE)

@@ -6,9 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
 from gpubench.cli.options import (
     FLAG,
@@ -45,6 +46,19 @@ EXAMPLES = examples(
     "How it scales to four cards: `gpubench run --suite resnet --processes 1,2,4`",
     "On each of two machines: `gpubench run --processes 8 --nodes 2 --rendezvous 10.0.0.1:29400`",
 )
+
+
+class RunCommand(typer.core.TyperCommand):
+    """The command, whose error on a name without an option tells how to give a suite or a model."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Return the arguments that are left; raises click's UsageError."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            if "unexpected extra argument" in (message := getattr(error, "message", "")):
+                error.message = f"{message}: write --suite NAME, or --models NAMES"  # type: ignore[attr-defined]
+            raise
 
 
 def run(
@@ -88,7 +102,7 @@ def run(
         int | None, time_option(min=1, metavar="N", help="Trials per case; default 3 to 6, 1 with --quick or --full.")
     ] = None,
     until: Annotated[
-        str | None, time_option(metavar="SHARE", help="1%: add rounds until each 95% interval is that near its median.")
+        str | None, time_option(metavar="SHARE", help="1%: add rounds until each 95% interval is within 1%.")
     ] = None,
     budget: Annotated[
         str | None, time_option(metavar="TIME", help="With --until: no added round ends later (90s, 2h); default 20m.")

@@ -134,7 +134,7 @@ def load(
     problems: list[str] = []
     columns = [name for name in COLUMNS if name not in without]
     chunks = chunks_of(paths, problems)
-    # One thread computes digests of rows while polars, which releases the GIL, parses those of the other.
+    # One thread computes the digests of its rows while polars, without the GIL, parses rows for the other.
     with ThreadPoolExecutor(2) as pool:
         parts = list(pool.map(partial(_read, columns=columns, keep=keep), chunks))
     problems += [problem for *_, of_chunk in parts for problem in of_chunk]

@@ -66,8 +66,8 @@ class Forecast:
             least = self._typical_seconds(sure, searches) if stops_early and sure else most
             most = max(most, options.budget_seconds or 0.0)
             last = now + timedelta(seconds=most)
-            # A step of ResNet-152 on a CPU takes 100 times as long as one of ResNet-18 on small images, and fp16 ten to
-            # 50 times as long as fp32, because CPUs convert each number.
+            # A step of ResNet-152 on a CPU takes 100 times as long as one of ResNet-18 on small images, and fp16 took
+            # 0.7 to 20 times as long as fp32.
             on_cpu = [case for case in running if case.device == "cpu"]
             slow = any(options.mode == "sampled" or case.precision.startswith("fp16") for case in on_cpu)
             hours = "Large models, and any in fp16, may take hours on a CPU. A forecast follows the first trial."

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 LEAST_ROW, MOST_ROW = 0.152, 0.8
 """Minimum and maximum distance from bar to bar, in inches."""
+BELOW = 5
+"""Index of the colour for ratios below the reference in the palette; those above have the first colour."""
 Span = tuple[BarGroup, float, float]
 """A group, and its upper and lower end, in bars from the top."""
 GAP = 0.08
@@ -249,7 +251,7 @@ class _Plot:
             self.sheet.box(start, y - 0.32 * self.row, 0.45, 0.64 * self.row, **look)
         elif self.chart.reference is not None:
             x += 0.05
-            colour = palette()[0 if bar.value >= self.chart.reference else 5]  # blue or orange
+            colour = palette()[0 if bar.value >= self.chart.reference else BELOW]
             self._draw_whiskers(bar, y, colour, 2.0)
             self.sheet.line([self.scale.at(bar.value)], [y], colour, marker="oD"[row.group.strong], markersize=8)
         else:

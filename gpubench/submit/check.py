@@ -26,6 +26,8 @@ PUBLISHED = ("card", "source", "params")
 """Columns that rows of published figures may not leave empty."""
 MEASURED = ("laps", "precision_proof", "gpubench", "device_hash", "suite_digest")
 """Columns that are filled only in rows of gpubench's trials."""
+FEWEST = {"sampled": 3, "full": 1, "quick": 3, "published": 1}
+"""Minimum trials per case, by mode; a run takes three of a case if they decide its ratios."""
 WITHOUT_DIGEST = ("0", "1")
 """The versions of gpubench whose rows have no digest: 0.1 and its patches."""
 DISTURBED = frozenset({"shared", "throttled", "unsteady", "clock_fell"})
@@ -132,7 +134,7 @@ def _trials(frame: pd.DataFrame) -> Iterator[str]:
     lacking: Counter[str] = Counter()
     for _, case in ended.groupby(alike.SUBMITTED, dropna=False, sort=False):
         first = case.iloc[0]
-        least = 1 if first["mode"] in {"full", "published"} else 3  # three may decide the ratios of a case
+        least = FEWEST.get(first["mode"], 3)
         name = harmless(f"{first['model']} {first['precision']}")
         if first["mode"] == "quick":
             lacking[f"{name} was measured with --quick; measure it without"] += 1

@@ -19,6 +19,10 @@ VERSIONS = ("torch", "torchvision", "fastai", "cuda", "cudnn", "driver", "python
 """Columns whose dots are versions, not addresses."""
 LISTS = ("laps", "batch_curve", "table")
 """Columns that contain a JSON list, which may be long."""
+MOST_CHARACTERS = 1000
+"""Maximum length of a cell that is no list, in characters."""
+MOST_IN_LIST = 100
+"""Maximum length of a text in a list, such as the name of a phase, in characters."""
 
 
 def problems(texts: pd.DataFrame) -> Iterator[str]:
@@ -51,7 +55,7 @@ def _kinds(name: str, text: str) -> Iterator[str]:
         return
     if any(STEERING.search(part) for part in inside):
         yield "control or invisible characters"
-    most = 100 if name in LISTS else 1000  # a text in a list is the name of a phase, or as short
+    most = MOST_IN_LIST if name in LISTS else MOST_CHARACTERS
     if any(len(part) > most for part in inside):
         yield f"a text of more than {most:,} characters"
 

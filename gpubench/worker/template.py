@@ -6,6 +6,7 @@ A fork begins as a new worker does after its imports. `__main__.py` calls this; 
 import os
 import socket
 import sys
+import tempfile
 from importlib import import_module
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from gpubench.suite.trial import FORK_REPORT
 from gpubench.worker import run_trial
 from gpubench.worker.run_trial import Send
 
+MOST_PRINTED = 1 << 14
+"""Most bytes of an import's output that its forks repeat; a pipe takes so many at once."""
 DEVICE_FILES = ("/dev/nv", "/dev/dxg", "/dev/kfd", "/dev/dri")
 """Beginnings of the files that a process has open once a card's driver is initialised in it; that of CUDA does not work
 in a fork. Under WSL it is /dev/dxg."""
@@ -27,9 +30,13 @@ def fork_for_each_task(suite: str, channel: socket.socket, send: Send) -> tuple[
 
     Returns in each fork: the file descriptors of its own socket and of its pipe to the parent.
     """
-    problem = _import(Path(suite)) or _not_to_fork()
-    sys.stdout.flush()  # what the import printed, which no fork repeats
-    sys.stderr.flush()
+    with tempfile.TemporaryFile() as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+        problem = _import(Path(suite)) or _not_to_fork()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        printed = os.pread(output.fileno(), MOST_PRINTED, 0)
     send({"event": "answer", "problem": problem})
     while True:
         _, descriptors, _, _ = socket.recv_fds(channel, 1, 3)
@@ -37,21 +44,27 @@ def fork_for_each_task(suite: str, channel: socket.socket, send: Send) -> tuple[
             os._exit(0)
         fork = os.fork()
         if fork == 0:
-            return _begin_fork(channel, *descriptors)
+            return _begin_fork(channel, printed, *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         _, status = os.waitpid(fork, 0)
         channel.sendall(FORK_REPORT.pack(0, os.waitstatus_to_exitcode(status)))
 
 
-def _begin_fork(channel: socket.socket, its_channel: int, lifeline: int, output: int) -> tuple[int, int]:
-    """Separate a fork from its template: its own process group, output and random numbers."""
+def _begin_fork(
+    channel: socket.socket, printed: bytes, its_channel: int, lifeline: int, output: int
+) -> tuple[int, int]:
+    """Separate a fork from its template: its own process group, output and random numbers.
+
+    It prints what the import `printed`, as a new process would.
+    """
     os.setsid()  # before the parent has its number, by which it kills the group
     channel.sendall(FORK_REPORT.pack(os.getpid(), 0))
     os.close(channel.detach())
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
+    os.write(1, printed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()  # Python's own generator does it by itself
     return its_channel, lifeline

@@ -78,6 +78,11 @@ class Network:
         x = x.float().sub_(self.mean).div_(self.std)
         return self.mode.input(x.contiguous(memory_format=self.layout))
 
+    def set_lr(self, lr: float) -> None:
+        """Set the learning rate of the next step."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+
     def step(self, parts: Iterable[Batch], weights: Sequence[float] = (1.0,)) -> torch.Tensor:
         """Take one step over `parts`; return the sum of their losses times their weights, a scalar.
 

@@ -16,11 +16,13 @@ from gpubench import Blueprint, Clock, Trial, UserError
 from gpubench.data.schedules import Phase, Schedule, schedule_of
 from gpubench.training import weighted_mean
 
-from .data import SYNTHETIC_CLASSES, Source
+from .data import Source
 from .network import Network, Score, State, evaluate, network_of, no_algorithm_search
 
 Line = dict[str, Any]
 """A line of the row's table: an epoch, or a phase."""
+CLASSES = 1000
+"""Of ImageNet; a run has those of its tree."""
 SEARCHED = ("max", "fastest")
 """Batch policies that search a batch: they must not take a step that has too few images for one that fits."""
 
@@ -196,7 +198,7 @@ def blueprint(trial: Trial) -> Blueprint:
 
     size = schedule.phases[0].size
     return Blueprint(
-        network=network_of(trial.case.model, SYNTHETIC_CLASSES),
+        network=network_of(trial.case.model, CLASSES),
         inputs=(torch.zeros(2, 3, size, size),),
         epochs=schedule.epochs,
         schedule={
@@ -231,8 +233,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
         losses = []
         steps = clock.steps(training, "train", samples, count=lambda parts: sum(len(labels) for _, labels in parts))
         for number, parts in enumerate(steps):
-            for group in net.optimizer.param_groups:
-                group["lr"] = rate(schedule, epoch + number / len(training), training.images_per_step, params.lr)
+            net.set_lr(rate(schedule, epoch + number / len(training), training.images_per_step, params.lr))
             losses.append(net.step(parts, training.weights[number]))
             checkpoint.heartbeat(clock)
         began = time.perf_counter()
