@@ -1,4 +1,4 @@
-"""gpubench: how fast does this card train, in FP32 and in mixed precision, and is it worth more than that one?
+"""gpubench: how fast does a card train, in FP32 and in mixed precision, and which of two cards is worth its price?
 
 As a library: `load` reads rows, `compare` compares them. A suite imports its classes from here (`Suite`, `Param`,
 `Trial`, `Clock`) and training helpers from `gpubench.training`. This module imports neither torch nor pandas.
@@ -55,7 +55,7 @@ def __getattr__(name: str) -> Any:
 
 
 def load(paths: "str | Path | Iterable[str | Path]") -> "Loaded":
-    """Return the rows of CSV files, of folders of them, or of charts and reports, which contain their rows.
+    """Return the rows of CSV files, of folders with such files, or of charts and reports (these contain their rows).
 
     `len(rows)` is their number, `rows["seconds"]` a column, `rows[rows["precision"] == "fp32"]` some of them.
     Rows that cannot be used are left out and named in `problems`. Raises UserError if no row is left.
@@ -80,12 +80,12 @@ def compare(
     where: "str | Iterable[str]" = (),
     only: str = "",
 ) -> "Answer":
-    """Return the answer of `gpubench compare` about rows, or about files; the arguments are the command's options.
+    """Return what `gpubench compare` answers about rows or files; the arguments are the options of that command.
 
-    `by` is one or two columns or parameters, `prices` a TOML file or dollars per hour by card.
-    `print(answer)` prints the first sentence. `answer.findings` and `answer.cases` are tables, `answer.chart()` is a
-    figure, `answer.results` and `answer.sections` have everything. Raises UserError if an argument names a column or a
-    value that no row has.
+    `by` is one or several columns or parameters, `prices` a TOML file or dollars per hour by card.
+    `print(answer)` prints the first sentence. `answer.findings` and `answer.cases` are data frames, `answer.chart()` is
+    a figure, `answer.results` and `answer.sections` have everything. Raises UserError if an argument names a column or
+    a value that no row has.
     """
     from gpubench.analysis.compare import Question, compare_rows
     from gpubench.rows.read import Loaded

@@ -11,15 +11,15 @@ class UserError(Exception):
 
     exit_code = 2
     data = ""
-    """Lines of the user's that are stored nowhere else, to be printed unchanged below the message."""
+    """The user's rows that are stored nowhere else. They are printed unchanged below the message."""
 
 
 class Unsupported(Exception):
-    """Raised by a suite if a machine cannot do the case: its row is `unsupported`, with the message as the reason."""
+    """Raised if a machine cannot train the case: its row is `unsupported`, with the message as the reason."""
 
 
 def did_you_mean(wrong: str, choices: Iterable[str]) -> str:
-    """Return the nearest choice as the end of a sentence; empty where none is near."""
+    """Return the choice most like `wrong` as the end of a sentence; empty if all are unlike it."""
     names = {name.lower(): name for name in choices}
     nearest = difflib.get_close_matches(wrong.lower(), names, n=1)
     return f"; did you mean {names[nearest[0]]}?" if nearest else ""
@@ -27,7 +27,7 @@ def did_you_mean(wrong: str, choices: Iterable[str]) -> str:
 
 @contextmanager
 def writing(name: str, path: Path) -> Iterator[None]:
-    """Make the folder of a file that is written meanwhile; an OSError raises a UserError that begins with `name`."""
+    """Create the folder of a file that the block writes; an OSError becomes a UserError that begins with `name`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield

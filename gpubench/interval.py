@@ -10,7 +10,7 @@ CONFIDENCE = 0.95
 OPTIONAL_STOPPING = 1.5
 """Divisor of the error rate if rounds were added until the intervals were narrow.
 
-This rule stops more often at samples that scatter less than their source (Chow and Robbins 1965; for rank tests
+This rule stops more often at samples that scatter less than the population (Chow and Robbins 1965; for rank tests
 Geertsema 1970). In simulation the error rate grows by up to a third (benchmarks/simulation.py, "until").
 """
 
@@ -24,14 +24,14 @@ def drifts(values: Sequence[float]) -> bool:
     """Return whether successive values are more alike than chance allows, at the 5% level.
 
     Such values are not independent, so their number overstates the evidence. The test is the rank version of von
-    Neumann's ratio (Bartels 1982): squared differences of successive ranks over the spread of all, with its normal
-    limit.
+    Neumann's ratio (Bartels 1982): squared differences of successive ranks over squared distances of ranks from their
+    mean. The ratio is taken as normally distributed.
     """
     n = len(values)
-    if n < 6:  # too few to detect it
+    if n < 6:  # too few to detect a drift
         return False
     ordered = sorted(values)
-    ranks = [bisect_left(ordered, value) + bisect_right(ordered, value) for value in values]  # twice the mean rank
+    ranks = [bisect_left(ordered, value) + bisect_right(ordered, value) for value in values]  # 2 x mean rank - 1
     spread = sum((rank - n) ** 2 for rank in ranks)
     steps = sum((after - before) ** 2 for before, after in pairwise(ranks))
     sd = math.sqrt(20 / (5 * n + 7))

@@ -1,6 +1,6 @@
 """Prints text without characters that control a terminal, hide text or reverse it. All output passes through here.
 
-Durations, sizes and long names are written here too, for every package.
+It also formats durations, sizes and long names for every package.
 """
 
 import re
@@ -28,12 +28,12 @@ MARKED = {
 
 
 def shown(text: str) -> str:
-    """Return the text in one line, with U+FFFD in place of each such character."""
+    """Return the text in one line, with U+FFFD in place of each character of STEERING."""
     return STEERING.sub("\ufffd", text)
 
 
 def shown_lines(text: str) -> str:
-    """Return the text with its lines, each as from `shown`."""
+    """Return a text of several lines with `shown` applied to each, and with tabs as blanks."""
     return "\n".join(map(shown, text.expandtabs().split("\n")))
 
 

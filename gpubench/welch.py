@@ -1,7 +1,4 @@
-"""Welch's test and interval for two means, and when three to five trials per side decide.
-
-`analysis` and `runner` call it.
-"""
+"""Welch's test and interval for two means, and rules for 3 to 5 trials per side. `analysis` and `runner` call it."""
 
 import math
 from collections.abc import Sequence
@@ -9,20 +6,21 @@ from dataclasses import dataclass
 from statistics import NormalDist, fmean
 
 LOOKS = (3, 4)
-"""After so many rounds a run leaves out the cases whose ratios are decided."""
+"""Numbers of rounds after which a run leaves out the cases whose ratios are decided."""
 FEWEST_TRIALS = 3
 """With fewer trials per side there is no verdict."""
 ASSUMED_SD = 0.06
-"""Standard deviation of log seconds that is added to the measured one of three to five trials, which may be all alike.
+"""Standard deviation of log seconds, added to the measured one of three to five trials: these may be alike by chance.
 
-With it, processes of two kinds that are up to 15% apart give at most 0.5% false verdicts (benchmarks/simulation.py).
+With it, at most 0.5% of comparisons get a false verdict if there are two kinds of processes, up to 15% apart in time
+(benchmarks/simulation.py).
 """
 EARLY_LEVEL = 0.998
 """Level of the interval that decides with three to five trials per side."""
 STOP_P = 4e-5
-"""Largest p value at which a run leaves out a case.
+"""A run leaves out a case if the p value of each of its ratios is below this.
 
-Holm's correction over 50 ratios makes 0.2% of it, which EARLY_LEVEL needs.
+Holm's correction over 50 ratios multiplies it by 50. That is 0.2%, the error rate of EARLY_LEVEL.
 """
 
 
@@ -36,7 +34,7 @@ class Side:
 
 
 def side_of(values: Sequence[float], *, assumed_sd: float = 0.0) -> Side:
-    """Return two values or more, such as logarithms of times, as a side; `assumed_sd` is added to their spread."""
+    """Return the side of two or more values, such as logarithms of times; `assumed_sd` is added to their spread."""
     within = _variance(values) / len(values)
     if not assumed_sd:
         return Side(fmean(values), within, len(values) - 1)
@@ -45,7 +43,7 @@ def side_of(values: Sequence[float], *, assumed_sd: float = 0.0) -> Side:
 
 
 def few_sides(a: Sequence[float], b: Sequence[float]) -> tuple[Side, Side]:
-    """Return the logarithms of two values or more per side as sides, with ASSUMED_SD."""
+    """Return both sides, from logarithms and with ASSUMED_SD; `a` and `b` have two or more values each."""
     first, second = (side_of([math.log(value) for value in side], assumed_sd=ASSUMED_SD) for side in (a, b))
     return first, second
 
@@ -72,7 +70,7 @@ def t_interval(a: Side, b: Side, level: float) -> tuple[float, float]:
 
 
 def p_of(a: Side, b: Side, limit: float = 0.0) -> float:
-    """Return the two-sided p value that the difference of two sides is `limit`."""
+    """Return the two-sided p value of the hypothesis that the difference of two sides is `limit`."""
     between, error, freedom = difference(a, b)
     beyond = between - limit
     return t_tails(freedom, beyond / error) if error else 0.0 if beyond else 1.0

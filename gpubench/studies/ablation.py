@@ -18,7 +18,7 @@ from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Resu
 
 
 def sections(compared: Compared) -> Iterator[Section]:
-    """Yield a section per group that compares changes with `plain`, the best change first."""
+    """Yield a section per workload in which changes are compared with `plain`, the best change first."""
     metric = compared.metric
     for workload in compared.workloads:
         changes = [c for c in workload.comparisons if is_change(c)]
@@ -38,7 +38,7 @@ def sections(compared: Compared) -> Iterator[Section]:
 
 
 def _result(c: Comparison, metric: Metric) -> Result:
-    """Return the result of one change, named by the subject alone."""
+    """Return the result of one change. It names no model, because its subject is the model."""
     result = pair_result([c], metric)
     origin = f"{c.subject.precision}, {c.subject.suite}"
     return replace(result, kind="ablation", models=("",), origin=origin, facts=words.facts_of(c.other), charts=())
@@ -63,7 +63,7 @@ def _line(c: Comparison, metric: Metric) -> dict[Column, Value]:
         Column("verdict"): metric.word_of(c.verdict),
         Column("p", "p"): gain.p,
         Column("peak memory", "bytes", "lower"): known(change.peak_memory_bytes),
-        Column("plain's", "bytes"): known(plain.peak_memory_bytes),
+        Column("plain's memory", "bytes"): known(plain.peak_memory_bytes),
         Column("accuracy", "share", "higher", places=2): known(change.accuracy),
         Column("epochs", "count"): known(change.epochs),
         Column("plain's epochs", "count"): known(plain.epochs),
@@ -72,7 +72,7 @@ def _line(c: Comparison, metric: Metric) -> dict[Column, Value]:
 
 
 def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
-    """Return the chart of ratios, a dot per change. Its title is the best change with the verdict faster."""
+    """Return the chart of ratios, a dot per change. Its title is about the best change with the verdict faster."""
     faster = [
         words.better(c.subject_name, PLAIN, metric.gain_of(c.ratio).value, c.verdict, metric)
         for c in changes
@@ -85,7 +85,7 @@ def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
     groups = groups_in(changes)
     return Bars(
         words.slug(f"{groups[0].suite} changes {groups[0].label}"),
-        faster[0] if faster else f"No change has the verdict {metric.words[0]} over {PLAIN}",
+        faster[0] if faster else f"No change has the verdict {metric.words[0]} than {PLAIN}",
         f"{metric.gain.capitalize()} over {PLAIN}, with 95% intervals; above 1 is {metric.words[0]}; {title}",
         tuple(bar_groups),
         "ratio",
@@ -96,7 +96,7 @@ def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
 
 
 def _evidence(change: Group, plain: Group) -> str:
-    """Return the figure that explains most probably why a change is not faster; empty if that is the epochs."""
+    """Return the most likely reason why a change is not faster, with figures; empty if it is the number of epochs."""
     if change.processes != plain.processes:
         rates = f"{_rate(change.samples_per_second)} against {_rate(plain.samples_per_second)} samples/s"
         threads = f", threads={change.number('threads'):.0f} per process instead of {plain.number('threads'):.0f}"
@@ -105,12 +105,12 @@ def _evidence(change: Group, plain: Group) -> str:
         resident = [_rate(group.number("resident_samples_per_second")) for group in (change, plain)]
         return f"{resident[0]} against {resident[1]} samples/s on a resident batch, in {change.precision}"
     if abs(change.epochs - plain.epochs) > 0:  # both known
-        return ""  # in the columns
+        return ""  # the table has them
     waits = [group.number("loader_wait") for group in (change, plain)]
     checks = [group.number("valid_seconds") for group in (change, plain)]
     if abs(checks[0] - checks[1]) / plain.median > abs(waits[0] - waits[1]):
         return f"valid_seconds {checks[0]:.2f} against {checks[1]:.2f}"
-    return f"loader_wait is {waits[0]:.0%} of the laps, and was {waits[1]:.0%}"
+    return f"loader_wait is {waits[0]:.0%} of the laps ({PLAIN}: {waits[1]:.0%})"
 
 
 def _rate(value: float) -> str:

@@ -31,25 +31,25 @@ CLOSE = 0.1
 """A projection without an interval contradicts full runs if it differs from them by more than this share."""
 HOLM = "p < 0.05 after Holm's correction over all ratios here"
 RULE = (
-    f"Faster or slower needs {HOLM}, and an interval of the ratio (95%; 99% between specimens or sessions and where the"
-    " sides scatter unlike) beyond 2%. With 3 to 5 trials per side it needs p < 0.002, and inside a session a 99.8%"
-    " interval with an assumed scatter of 6% beside the measured one. Same needs 6 trials per side, or 5 specimens, and"
-    " a 90% interval within 2%."
+    f"Faster or slower needs {HOLM}, and an interval of the ratio that is wholly beyond 2%. Its level is 95%, or 99%"
+    " between specimens or sessions and for sides with different scatter. 3 to 5 trials per side need p < 0.002; inside"
+    " a session their level is 99.8%, with a scatter of 6% added to the measured one. Same needs 6 trials per side or 5"
+    " specimens, and a 90% interval within 2%."
 )
 """The conditions for a verdict, in words."""
-RULE_FOR_ACCURACY = f"A verdict on accuracy needs {HOLM}, for a loss below half a point or above it."
+RULE_FOR_ACCURACY = f"Non-inferior: a loss of accuracy below half a point; inferior: a larger loss. Both need {HOLM}."
 NAMES_CARDS = {"card", "subject", "baseline", "on"}
 """Table columns that may contain a card's name."""
 
 
 def answer(paths: Sequence[Path], question: Question | None = None, *, keep: bool = False) -> Answer:
-    """Load the files and return their answer; `keep` stores their rows for export. Raises UserError."""
+    """Load the files and return the answer about their rows; `keep` stores the rows for export. Raises UserError."""
     loaded = load_rows(paths, keep=keep)
     return answer_to(compare_rows(loaded, question or Question()), loaded, files=count_files(paths))
 
 
 def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
-    """Return the answer that shows what was compared."""
+    """Return the answer with the results of all studies; `compared` was computed from `loaded`."""
     sections = _finished([section for study in STUDIES.values() for section in study(compared)], _own_cases(compared))
     results = in_order([result for section in sections for result in section.results])
     rows = compared.frame["case"]
@@ -85,7 +85,7 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
 
 
 def in_units(answer: Answer) -> Answer:
-    """Return the answer with `tokens/s` or `images/s` instead of `samples/s` in its figures, for people to read."""
+    """Return the answer with `tokens/s` or `images/s` instead of `samples/s` in names and units, for people to read."""
 
     def named(text: str, suites: Iterable[str]) -> str:
         names = set(map(words.sample_of, suites))
@@ -112,11 +112,11 @@ def count_files(paths: Sequence[Path]) -> int:
 
 
 def _own_cases(compared: Compared) -> dict[int, int]:
-    """Return the number of the newest session of each case that was measured on a card, and not published."""
+    """Return the number of the newest session by case, for cases that were measured on a card and are not published."""
     rows = compared.frame[(compared.frame["source"] == "") & (compared.frame["device"] != "cpu")]
     numbers = {session: number for number, session in enumerate(rows["session"].unique(), start=1)}
     cases = rows.drop_duplicates(["case", "session"])
-    return dict(zip(cases["case"].astype(int), cases["session"].map(numbers), strict=True))  # the last one counts
+    return dict(zip(cases["case"].astype(int), cases["session"].map(numbers), strict=True))  # the last one of a case
 
 
 def _finished(sections: Sequence[Section], own_cases: Mapping[int, int]) -> list[Section]:
@@ -248,7 +248,7 @@ def _about(section: Section, card: str) -> Section | None:
     for table in section.tables:
         at = [n for n, column in enumerate(table.columns) if column.name in NAMES_CARDS]
         lines = tuple(line for line in table.lines if fits(line[n] for n in at))
-        # A table without card columns belongs to the results.
+        # A table without card columns is kept with the results.
         tables += [replace(table, lines=lines)] if lines else [table] if results and not at else []
     if not (results or tables):
         return None

@@ -1,7 +1,4 @@
-"""The study `batch`: the rate by batch, as the batch search measured it, and the accuracy by batch.
-
-`answer` calls it.
-"""
+"""The study `batch`: the rate by batch (from batch searches), and the accuracy by batch. `answer` calls it."""
 
 import json
 import math
@@ -24,7 +21,7 @@ from gpubench.suite.trial import TRAINED
 NOT_CHOSEN = {"", "0", "0.0"}
 """Values of `lr` in a row that mean the suite's default."""
 RECIPE = ["suite", "suite_version", "model", "precision", "params", "data", "mode", "card", *STACK]
-"""What the batches of one recipe agree in."""
+"""Columns in which all rows of one recipe and software stack agree."""
 RateByBatch = dict[int, tuple[float, float]]
 """Samples per second and peak bytes by batch."""
 
@@ -44,7 +41,7 @@ class BatchAccuracy:
 
 
 def sections(compared: Compared) -> Iterator[Section]:
-    """Yield a section per group with a batch search, and per suite with runs of several batches."""
+    """Yield a section per workload with batch searches, and one per suite with the accuracy by batch."""
     if not compared.is_usual:
         return
     for workload in compared.workloads:
@@ -55,7 +52,7 @@ def sections(compared: Compared) -> Iterator[Section]:
 
 
 def _curve(group: Group) -> RateByBatch:
-    """Return the batches that the search measured; empty if the row has no readable curve."""
+    """Return rate and memory by batch, as the search measured them; empty if the row has no readable curve."""
     try:
         tried = json.loads(str(group.row["batch_curve"]) or "[]")
         measured = {
@@ -126,9 +123,9 @@ def _fastest(group: Group, curve: RateByBatch) -> Result:
 
 
 def _of_accuracy(compared: Compared) -> Iterator[Section]:
-    """Yield accuracy by `global_batch`, a line per recipe and software stack.
+    """Yield a section per suite: the accuracy by `global_batch` of each recipe and software stack.
 
-    Rows of all sessions and devices are pooled: neither changes the accuracy.
+    Rows of all sessions and specimens of a card are pooled: neither changes the accuracy.
     """
     frame = compared.frame
     named = frame["studies"].isin([text for text in frame["studies"].unique() if "batch" in str(text).split()])
@@ -143,7 +140,7 @@ def _of_accuracy(compared: Compared) -> Iterator[Section]:
 
 
 def _recipes(rows: pd.DataFrame) -> dict[str, list[BatchAccuracy]]:
-    """Return the batches of each recipe and stack, by what distinguishes it from the others of its suite."""
+    """Return the batches of each recipe and stack, by a title that distinguishes the recipes of a suite."""
     recipes, batches = [], []
     for names, alike in rows.groupby(RECIPE, dropna=False, sort=False):
         recipes.append(dict(zip(RECIPE, names, strict=True)))
@@ -154,9 +151,10 @@ def _recipes(rows: pd.DataFrame) -> dict[str, list[BatchAccuracy]]:
 
 
 def _with_learning_rates(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with a column `lr`; it is removed from `params` if each batch of a recipe has one learning rate.
+    """Return the rows with a column `lr`: moved out of `params` if each batch of a recipe has its own learning rate.
 
-    Such batches form one line. If a batch has several rates, or the suite's default, they are separate recipes.
+    These batches are one recipe. `lr` is empty if a batch has several learning rates or the suite's default: then each
+    learning rate is a recipe of its own.
     """
     recipe = frame["params"].map(lambda text: params_without(str(text), ["lr"]))
     lr = frame["params"].map(lambda text: params_of(text).get("lr", ""))
@@ -216,9 +214,10 @@ def _accuracy_section(suite: str, rows: pd.DataFrame) -> Section:
 
 
 def _accuracy_result(suite: str, name: str, sizes: list[BatchAccuracy], cases: frozenset[int]) -> Result:
-    """Return the accuracy with the largest batch against that with the smallest."""
+    """Return the result of the largest batch over the smallest: the change of accuracy, in points."""
     small, large = sizes[0], sizes[-1]
-    figure = f"{(large.accuracy - small.accuracy) * 100:+.1f} pt"
+    points = (large.accuracy - small.accuracy) * 100
+    change = f"{abs(points):.1f} points {'less' if points < 0 else 'more'} accuracy"
     return Result(
         kind="batch",
         suite=suite,
@@ -228,14 +227,14 @@ def _accuracy_result(suite: str, name: str, sizes: list[BatchAccuracy], cases: f
         verdict=words.without_test((large.trials, small.trials)),
         models=(name,),
         trials=(large.trials, small.trials),
-        said=f"Batch {_named(large)} has {figure} accuracy against batch {_named(small)}",
+        said=f"Batch {_named(large)} has {change} than batch {_named(small)}",
         origin=suite,
-        figure=figure,
+        figure=f"{points:+.1f} pt",
         caveats=tuple(words.marked(small.marks + large.marks, small.trials + large.trials, "runs ")),
         cases=cases,
     )
 
 
 def _named(size: BatchAccuracy) -> str:
-    """Return the batch, and its learning rate if that differs by batch."""
+    """Return the batch, with its learning rate if each batch has a different one."""
     return f"{size.batch:,}" + (f" (lr {size.lr})" if size.lr else "")

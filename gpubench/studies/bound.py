@@ -21,19 +21,19 @@ A loader or an all-reduce works in parallel with the device, so a wait means tha
 smaller share can be chance: on a busy host, two fp32 trials in one process differed by 18%.
 """
 BUSY = {"measured": 0.5, "listed": 0.4}
-"""A limit can be the bottleneck from this share of its peak on: half of the step's time. For a listed peak 0.8 of that,
-because the best matrix products reach about 80% of it (mamf-finder: 73 to 87% on NVIDIA cards from A100 to GB200)."""
+"""A limit of the device can be the bottleneck if it explains at least this share of a step. The share is lower for
+listed peaks: the best matrix products reach about 80% of these (mamf-finder: 73 to 87% on A100 to GB200)."""
 CLEAR_LEAD = 1.25
-"""The largest share must be this many times the second, else the bottleneck is unknown."""
+"""The largest share must be this many times the second largest, else the bottleneck is unknown."""
 OVER = 1.05
 """Above this share of a measured peak, the peak is too low, for example measured on a busy device: measure it again."""
 IMPOSSIBLE = 1.5
 """Above this share of a measured peak, the peak is wrong and is ignored."""
 AGAIN = " (over 100%: the measured peak is too low; run `gpubench peak` again)"
 ODD_SHAPES = 0.5
-"""From this share of FLOPs in products with odd sizes on, the sizes explain why mixed precision is not faster."""
+"""If at least this share of FLOPs is in products with sizes not divisible by 8, that explains slow mixed precision."""
 MOST_PRODUCTS = 0.75
-"""Below this share of FLOPs in 8 bits, the rest limits the gain: twice the rate for 75% of them is 1.6 times in all."""
+"""Below this share of FLOPs in 8 bits, the rest limits the gain: 75% at twice the rate is 1.6 times in all."""
 FASTER_PRODUCTS = 1.2
 """Below this speedup of matrix products, a device gains nothing from mixed precision."""
 
@@ -107,9 +107,10 @@ def _bottleneck(row: Mapping[str, Any], throttled: bool) -> tuple[Bottleneck, st
         described += AGAIN
     if throttled:
         return "throttled", "heat or hardware lowered the clock" + (f"; {described}" if described else "")
-    # On a CPU nothing is queued, so the loop's wait for the loader is the whole stall. It is measured in the same laps
-    # as the step; the resident laps come later, when a shared machine may be faster or slower.
-    measured_stall = _number(row, "loader_wait" if row.get("device") == "cpu" else "data_stall")
+    # On a CPU nothing is queued, so the loop's wait for the loader is the whole stall, measured in the same laps as the
+    # step. `data_stall` uses laps that come later, when a shared machine may be faster or slower.
+    stall_column = "loader_wait" if row.get("device") == "cpu" else "data_stall"
+    measured_stall = _number(row, stall_column)
     stall, exchange = max(0.0, measured_stall or 0.0), _number(row, "communication_share") or 0.0
     waits: dict[Bottleneck, float] = {"input": stall, "communication": exchange * (1 - stall)}
     texts = [f"waits for data {stall:.0%} of the step"] if measured_stall is not None else []
@@ -124,7 +125,7 @@ def _bottleneck(row: Mapping[str, Any], throttled: bool) -> tuple[Bottleneck, st
         return "unknown", evidence
     ordered = sorted(shares, key=lambda name: -shares[name].value)
     if not ordered:
-        texts = texts or ["no `data_stall` in the row"]
+        texts = texts or [f"no `{stall_column}` in the row"]
         return "unknown", "; ".join([*texts, _missing(row)])
     top = shares[ordered[0]]
     rest = max((shares[name].value for name in ordered[1:]), default=0.0)
@@ -188,7 +189,7 @@ def busy_shares(row: Mapping[str, Any]) -> dict[Bottleneck, Share]:
 
 
 def _is_impossible(shares: Mapping[Bottleneck, Share]) -> bool:
-    # The time per call is of one kind of call; a step with cheaper calls may exceed it.
+    # `op_overhead_seconds` is the time of one kind of call: a step of cheaper calls may have a share above 1.
     limits = [share for name, share in shares.items() if name != "launch"]
     return any(share.value > IMPOSSIBLE and not share.at_most for share in limits)
 

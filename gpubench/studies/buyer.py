@@ -24,7 +24,7 @@ Side = tuple[str, str]
 
 
 def sections(compared: Compared) -> Iterator[Section]:
-    """Yield a section for each pair of cards of which the faster one has a mixed precision; only for seconds."""
+    """Yield a section for each pair of cards and mixed precision of the faster card; only for seconds."""
     for workload in compared.workloads if compared.is_usual else []:
         usual = [c for c in workload.comparisons if c.subject.batch_policy not in TWIN_POLICIES]
         mixed = {
@@ -42,7 +42,7 @@ def sections(compared: Compared) -> Iterator[Section]:
 
 
 def _case(group: Group) -> tuple[str, ...]:
-    """Return what identifies a group beside its precision."""
+    """Return what identifies a group except its precision."""
     return group.label, group.model, *_batch(group)
 
 
@@ -63,7 +63,8 @@ def _section(
     base, best = _side(pairs[0][0].other), _side(pairs[0][1].subject)
     result = _result(pairs, models, base, best)
     result = replace(result, charts=tuple(_charts(result, models, sides)))
-    title = f"{words.title_of([group for groups in models.values() for group in groups.values()])}; on one base"
+    every = [group for groups in models.values() for group in groups.values()]
+    title = f"{words.title_of(every)}; both cards in both precisions"
     table = _table(result, models, sides, base, best)
     return Section("buyer", result.suite, title, (result,), (table,), cases=result.cases)
 
@@ -89,7 +90,7 @@ def _result(
     trials = min(sides[best].trials for sides in models.values()), min(sides[base].trials for sides in models.values())
     ends = wide_range([part.value for part in parts])
     subject = f"{words.name(best[0])} in {best[1]}{' precision' * (best[1] == 'mixed')}"
-    # A comparison that may not be judged leaves no verdict here either.
+    # If one of the comparisons may not be judged, this result has no verdict either.
     unlike = next((c.verdict for pair in pairs for c in pair if c.verdict == CONFLICT or c.is_unlike), "")
     baseline, may = f"{words.name(base[0])} in {base[1]}", "undecided" if unlike else ""
     claim = words.better(subject, baseline, ends or value, may, SECONDS, verb="train")
@@ -115,7 +116,7 @@ def _result(
 def _table(
     result: Result, models: Mapping[str, Mapping[Side, Group]], sides: Sequence[Side], base: Side, best: Side
 ) -> Table:
-    """Return the minutes of all sides by model; the last line has how many times as fast as the base each side is."""
+    """Return the minutes of all sides by model; the last line has mean ratios: how many times as fast as the base."""
     short_names = [_name(side).removeprefix("RTX ").removeprefix("GTX ") for side in sides]
     columns = [Column("model"), *(Column(name, "min", "lower") for name in short_names)]
     columns.append(Column("speedup", "ratio", "higher", places=2))
@@ -135,7 +136,7 @@ def _table(
 
 
 def _charts(result: Result, models: Mapping[str, Mapping[Side, Group]], sides: Sequence[Side]) -> Iterator[Bars]:
-    """Yield the seconds of all sides by model, and the same relative to the base."""
+    """Yield two charts: the seconds of all sides by model, and these times relative to the base."""
     stem = words.slug(f"{result.suite} {result.subject} over {result.baseline}")
     every = [group for groups in models.values() for group in groups.values()]
     bars = partial(Bars, title=result.said, foot=words.chart_foot(every), cases=result.cases)

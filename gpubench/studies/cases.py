@@ -16,7 +16,7 @@ from gpubench.suite.trial import TRAINED
 MOST_PROCESSES = 1 << 20
 """Rows with more processes than this are ignored."""
 PLAUSIBLE_SECONDS = (1e-9, 1e12)
-"""Range of the seconds of a run."""
+"""Range of the seconds of a run; other times are ignored."""
 
 
 def cases_of(rows: pd.DataFrame) -> frozenset[int]:
@@ -30,7 +30,7 @@ def is_count(text: str) -> bool:
 
 
 def estimate(group: Group, metric: Metric = SECONDS) -> Value:
-    """Return a group's median with its interval, or its status if it has no values."""
+    """Return a group's median with its interval; without values, the status of a failed case, else None."""
     if not group.values:
         return group.status.replace("_", " ") if group.status not in TRAINED else None
     return Estimate(metric.shown(group.median), *(interval_of(group, metric) or (None, None)))
@@ -75,7 +75,7 @@ def cases_table(groups: Sequence[Group], metric: Metric) -> Table:
             **{column: known(group.number(name)) for name, column in qualities.items()},
             Column("notes", note=True): words.notes_of(group),
         }
-        lines.append(line | {compared: estimate(group, metric)})  # also if it is a rate
+        lines.append(line | {compared: estimate(group, metric)})  # last: replaces `samples/s` if it is compared
     return Table.of("cases", lines)
 
 
@@ -88,7 +88,7 @@ def batch_text(group: Group) -> str:
 def evidence_table(groups: Sequence[Group], metric: Metric) -> Table:
     """Return the table of the values behind each median, with the machine and software that measured them.
 
-    `basis` is whether a value was measured or projected from a sample.
+    The column `basis` has `measured` or `projected` (from a sample).
     """
     facts = ("suite_version", "session", "device_hash", "torch", "cuda", "cudnn", "driver", "cpu", "source")
     long = any(len(part.values) > 1 for group in groups for part in group.parts or (group,))
@@ -108,5 +108,5 @@ def evidence_table(groups: Sequence[Group], metric: Metric) -> Table:
 
 
 def policy_text(policy: str) -> str:
-    """Return the batch policy in brackets for twins of a case, else an empty text."""
+    """Return the batch policy in brackets for an extra run at another batch (TWIN_POLICIES), else an empty text."""
     return f" ({policy})" if policy in TWIN_POLICIES else ""

@@ -9,20 +9,20 @@ from gpubench.studies.words import listed
 
 GIB = 2**30
 MARGIN = 1.1
-"""Over the computed peak: what an allocator rounds up, and what a kernel takes beside its results."""
+"""Factor on the computed peak: an allocator rounds sizes up, and kernels take memory beside that of their results."""
 CONTEXT_GIB = 1.5
-"""What a card's driver, torch's kernels and a desktop take."""
+"""Memory that a card's driver, torch's kernels and a desktop take."""
 ROUND_TOKENS = 64
 """The longest sequence is a multiple of this."""
 RULE = (
-    f"Computed from shapes. fits: {MARGIN:g} x the peak + {CONTEXT_GIB:g} GiB is below the card's memory, as for the"
-    " longest sequence of batch 1 and the largest batch; does not fit: the peak is above it."
+    f"Computed from shapes. fits: {MARGIN:g} x the peak + {CONTEXT_GIB:g} GiB is below the card's memory; does not fit:"
+    " the peak alone is above it. The longest sequence (of batch 1) and the largest batch fit by the first rule."
 )
 
 
 @dataclass(frozen=True)
 class StepMemory:
-    """The memory of a training step, in bytes."""
+    """The memory, in bytes, of a training step with this number of tokens."""
 
     tokens: int
     peak: int
@@ -35,12 +35,12 @@ class StepMemory:
 
 @dataclass(frozen=True)
 class Line:
-    """Cards with the same memory."""
+    """One line of the table: cards with the same memory."""
 
     gib: float
     verdict: str
     most_tokens: float
-    """See `most_tokens`."""
+    """The result of the function `most_tokens`."""
     cards: str
 
 
@@ -57,10 +57,10 @@ def verdict(peak: float, card_bytes: float) -> str:
 
 
 def most_tokens(steps: Sequence[StepMemory], card_bytes: float) -> float:
-    """Return the most tokens of a step that fits for sure, as far as steps were computed; 0 if none of them fits.
+    """Return the most tokens of a step that fits for sure, up to those of the largest computed step; 0 if no step fits.
 
-    Between two computed steps it follows a line. The peak is the highest of several sums that grow in proportion to
-    the tokens, so it is never above the line.
+    Between two computed steps the peak is assumed on a straight line. The true peak is the highest of several sums that
+    are linear in the tokens, so it is never above that line.
     """
     room = room_bytes(card_bytes)
     steps = sorted(steps, key=lambda step: step.tokens)
@@ -72,7 +72,7 @@ def most_tokens(steps: Sequence[StepMemory], card_bytes: float) -> float:
 
 
 def lines_of(steps: Sequence[StepMemory], cards: Mapping[str, float]) -> list[Line]:
-    """Return a line for each size of memory, in bytes, of these cards; the smallest first. The first step is judged."""
+    """Return a line per size of memory, the smallest first; `cards`: bytes by card. The first step is judged."""
     by_size = {size: [card for card in cards if cards[card] == size] for size in sorted(set(cards.values()))}
     return [
         Line(size / GIB, verdict(steps[0].peak, size), most_tokens(steps, size), listed(names))
@@ -97,7 +97,7 @@ def parts(step: StepMemory) -> Table:
 
 
 def table(lines: Sequence[Line], context: int) -> Table:
-    """Return the verdict for each size of memory, the longest sequence and the largest batch."""
+    """Return for each size of memory the verdict, the longest sequence in tokens, and the largest batch."""
     counts = [Column(name, "count") for name in ("longest sequence", "largest batch")]
     columns = (Column("GiB", "GiB", places=0), Column("verdict"), *counts, Column("cards"))
     figures = [

@@ -29,7 +29,7 @@ class Ladder:
     """The rungs of a suite on one specimen in one precision, lowest first."""
 
     rungs: list[Group]
-    """Also trials that missed the goal; `accuracy` and `success_rate` are means over the trials of a rung."""
+    """One group per rung, with the trials that missed the goal; `accuracy` and `success_rate` are means over trials."""
     cases: frozenset[int]
 
     @property
@@ -57,7 +57,7 @@ class Ladder:
 
     @property
     def steps(self) -> Iterator[tuple[Group, Group | None]]:
-        """Yield each rung with the rung before it that ran; the first has none."""
+        """Yield each rung that ran with the one that ran before it, or None for the first."""
         return zip(self.rungs, [None, *self.rungs[:-1]], strict=True)
 
 
@@ -76,9 +76,9 @@ def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> li
 
 
 def _rung(groups: Sequence[Group], trials: pd.DataFrame) -> Group:
-    """Return the group with most trials, with means of what they reached, and how many of the others are left out.
+    """Return the group with most trials. Its row has the mean accuracy and the mean success rate of the trials.
 
-    `in_shares`: some trials had several runs.
+    `left_out` in its row is the number of trials of the other groups, `in_shares` whether a trial had several runs.
     """
     rung = max(groups, key=lambda group: group.trials)
     left_out = sum(group.trials for group in groups) - rung.trials
@@ -111,7 +111,7 @@ def sections(compared: Compared) -> Iterator[Section]:
 
 
 def _result(ladder: Ladder, rungs: Sequence[Group]) -> Result:
-    """Return the speedup of all steps, from the first rung that reached its goal to the last."""
+    """Return the speedup of all steps together: the last rung over the first, of those that reached their goal."""
     first, last = rungs[0], rungs[-1]
     trials = min(rung.trials for rung in rungs)
     # A note on only one of the two rungs is a caveat.
@@ -139,7 +139,7 @@ def _result(ladder: Ladder, rungs: Sequence[Group]) -> Result:
 
 
 def _notes(rung: Group) -> list[str]:
-    """Return the trials left out, how many have each mark, and the remarks of a row that reached its goal."""
+    """Return how many trials were left out, how many have each mark, and the remarks of a row that reached its goal."""
     left_out = rung.row["left_out"]
     notes = [f"{left_out} trial{'s' * (left_out > 1)} of another batch, torch or code left out"] if left_out else []
     return [*notes, *words.marks_of([rung]), *(rung.reason.split("; ") if rung.reason and rung.status == "ok" else [])]
@@ -170,10 +170,10 @@ def _line(rung: Group, before: Group | None) -> dict[Column, Value]:
         Column("trials", "count"): rung.trials,
         Column("mean accuracy", "share", "higher", places=2): known(rung.accuracy),
         Column("reached the goal"): _reached(rung),
-        # Until a run reaches the goal, with repeats.
+        # Expected time until a run reaches the goal, failed runs included.
         Column("seconds to a success", "s", "lower"): rung.median / share if share else None,
         Column("limit", "s"): limit,
-        Column("of the limit", "share", places=0): limit / rung.median if limit else None,
+        Column("share of limit", "share", places=0): limit / rung.median if limit else None,
         Column("peak"): bound.peak if limit else "",
         Column("notes", note=True): "; ".join(_notes(rung)),
     }

@@ -19,7 +19,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class ListedCard:
-    """One row of listed_peaks.toml, in FLOP/s and bytes per second."""
+    """One card of listed_peaks.toml, in FLOP/s and bytes per second."""
 
     name: str
     match: str
@@ -34,7 +34,7 @@ class ListedCard:
     def peak(self, precision: str) -> float | None:
         """Return the dense FLOP/s of `precision`, or None if it is not listed.
 
-        Without tensor cores, 16-bit operands are multiplied at fp32's rate unless another is listed.
+        A card without tensor cores multiplies precisions that are not listed at fp32's rate.
         """
         return self.flops.get(multiplied_in(precision)) or (None if self.tensor_cores else self.flops["fp32"])
 

@@ -23,13 +23,13 @@ from gpubench.suite.precisions import FULL
 from gpubench.suite.trial import counts_by_rate
 
 MASTER = "fp16-master"
-"""The precision of 2019, called mixed if a group has no other reduced precision."""
+"""The mixed precision of 2019. It is called mixed if a workload has no other mixed precision."""
 IS_MIXED = f"mixed precision is {MASTER} here: an fp16 model with fp32 master weights"
 WIDE = 2.0
 """If the largest ratio is this many times the smallest, the range is shown instead of the mean."""
 PARTS = {f"{part}_{what}": f"{named} {what}" for part, named in (("train", "training"), ("valid", "validation"))
          for what in ("images", "tokens")}  # fmt: skip
-"""Parameters that train or validate on a part of the data, in words."""
+"""Words for the parameters that limit training or validation to a part of the data."""
 
 
 def sections(compared: Compared) -> Iterator[Section]:
@@ -59,7 +59,7 @@ def is_change(c: Comparison) -> bool:
 
 
 def compares_more(workload: Workload) -> bool:
-    """Return whether the group compares more than changes of an ablation."""
+    """Return whether the workload compares more than changes of an ablation."""
     return any(not is_change(c) for c in workload.comparisons)
 
 
@@ -77,7 +77,7 @@ def _is_shown_elsewhere(workload: Workload, compared: Compared) -> bool:
 
 
 def without_compared(workload: Workload, compared: Compared) -> list[str]:
-    """Return why a group compares nothing: the values of a compared column whose rows all failed."""
+    """Return why a workload compares nothing: the values of a compared column whose rows all failed."""
     if compares_more(workload):
         return []
     lost: dict[str, str] = {}
@@ -95,7 +95,7 @@ def _results(workload: Workload, comparisons: Sequence[Comparison], compared: Co
     alike: dict[tuple[str, ...], list[Comparison]] = defaultdict(list)
     only_twins = all(c.subject.batch_policy in TWIN_POLICIES for c in comparisons)
     for c in comparisons:
-        # A twin shows how much of a speedup is due to the batch.
+        # A twin (an extra run at another batch) only shows how much of a speedup is due to the batch.
         if only_twins or c.subject.batch_policy not in TWIN_POLICIES:
             settings = _settings_of(c, compared).values()
             key = c.axis, c.subject_name, c.other_name, *_in_common(c), c.subject.batch_policy, *settings
@@ -105,7 +105,7 @@ def _results(workload: Workload, comparisons: Sequence[Comparison], compared: Co
 
 
 def _settings_of(c: Comparison, compared: Compared) -> dict[str, str]:
-    """Return the parameters that other pairs differ in (`--by compile,precision`), and their values in this pair."""
+    """Return the compared parameters (`--by compile,precision`) except the axis of this pair, with their values."""
     params = params_of(c.subject.params)
     return {axis: axis_value(c.subject, axis) for axis in compared.axes if axis in params and axis != c.axis}
 
@@ -213,7 +213,7 @@ def _names(c: Comparison) -> tuple[str, str]:
 
 
 def _verdict(verdicts: Sequence[str]) -> tuple[str, tuple[int, str] | None]:
-    """Return the verdict of all models, else `undecided`; also count the decided ones if they agree."""
+    """Return the verdict if all models have the same, else `undecided` and how many have which decided verdict."""
     counts = Counter(verdicts)
     if len(counts) == 1:
         return verdicts[0], None
@@ -245,7 +245,7 @@ def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
 
 
 def differences_of(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Yield how the rows of both sides were made, and in what else than the axis the sides differ."""
+    """Yield how the rows of both sides were made, and how the sides differ besides the axis."""
     groups = groups_in(comparisons)
     if any(group.mode == "quick" for group in groups):
         yield "quick mode"
@@ -335,7 +335,7 @@ def _marks(part: Part) -> str:
 
 
 def recipe_of(result: Result, groups: Sequence[Group]) -> str:
-    """Return what was run: epochs, data and the part of it if they are the same in all groups, else the suite."""
+    """Return what was run: epochs, data and the used part of the data if all groups agree in them, else the suite."""
     epochs, data = {group.epochs for group in groups}, {group.data for group in groups}
     known = len(epochs) == len(data) == 1 and all(data) and not any(map(math.isnan, epochs))
     if not known:
@@ -370,7 +370,7 @@ def _chart_of_cases(workload: Workload, metric: Metric) -> Iterator[Bars]:
 
 
 def _bar(group: Group, name: str, metric: Metric) -> Bar:
-    if group.processes > 1:  # on a CPU all share it
+    if group.processes > 1:  # on a CPU all processes share it
         count = f"{group.processes:.0f}"
         name = f"{name} ({count} processes)" if group.device == "cpu" else f"{count} x {name}"
     name = f"{name} {group.precision}{policy_text(group.batch_policy)}"

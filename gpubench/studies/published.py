@@ -1,6 +1,6 @@
-"""Long trainings: accuracy by epoch, hours by image size, and a published run beside those that its authors name.
+"""The studies `epochs`, `stages` and `published`: accuracy by epoch, hours by image size, and published runs compared.
 
-Most of the rows are published; the first two also show trainings that gpubench ran. `answer` calls it.
+The first two also show trainings that gpubench ran. `answer` calls all three.
 """
 
 from collections import Counter, defaultdict
@@ -44,7 +44,7 @@ def epoch_sections(compared: Compared) -> Iterator[Section]:
 
 
 def _best_epoch(group: Group, epochs: Sequence[Epoch]) -> Result:
-    """Return the best top-5 accuracy, or the best top-1 if no epoch has the other, and when it was reached."""
+    """Return the best top-5 accuracy and when it was reached; the best top-1 accuracy if no epoch has a top-5."""
     top5 = [(epoch.top5, epoch) for epoch in epochs if epoch.top5 is not None]
     top1 = [(epoch.top1, epoch) for epoch in epochs if epoch.top1 is not None]
     share, epoch = max(top5 or top1, key=lambda pair: pair[0])
@@ -70,7 +70,7 @@ def _epoch_line(epoch: Epoch) -> dict[Column, Value]:
 
 
 def stage_sections(compared: Compared) -> Iterator[Section]:
-    """Yield the hours of each image size, a section per workload with trainings on several; only for seconds."""
+    """Yield the hours by image size, a section per workload with trainings on several sizes; only for seconds."""
     for workload in compared.workloads if compared.metric.name == "seconds" else []:
         stages_of = [(group, hours_by_size(stages_in(str(group.row["table"])))) for group in workload.groups]
         trainings = [(group, stages) for group, stages in stages_of if len(stages) > 1]
@@ -90,10 +90,10 @@ def _stages(group: Group, stages: Sequence[tuple[int, float]]) -> Result:
 
 
 def published_sections(compared: Compared) -> Iterator[Section]:
-    """Yield a section for each publication: its runs beside those that its authors compare them with; only for seconds.
+    """Yield a section for each publication: its authors' runs beside the runs of others; only for seconds.
 
-    A publication is the rows of one `session` that name this study. Its authors' rows have the source of the first row.
-    The other rows are from other machines, so no result has a verdict.
+    A publication is the rows of one suite and `session` that declare this study. Rows with the source of the first row
+    are the authors'. The other rows are from other machines, so no result has a verdict.
     """
     if not compared.is_usual:
         return
@@ -109,7 +109,7 @@ def published_sections(compared: Compared) -> Iterator[Section]:
 
 
 def _against_others(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
-    """Compare each run of others with the authors' run of the same model, or else with their fastest."""
+    """Yield a result per run of others: against the authors' fastest run of the same model, or else of any model."""
     timed = [line for line in lines if PLAUSIBLE_SECONDS[0] <= line["seconds"] <= PLAUSIBLE_SECONDS[1]]
     authors = [line for line in timed if line["source"] == lines[0]["source"]]
     for other in timed:
@@ -149,7 +149,7 @@ def _stated_gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Resul
 def _result(
     line: Row, cases: frozenset[int], subject: str, baseline: str, gain: float, claim: str, **more: Any
 ) -> Result:
-    """Return a result of the authors' run in `line`; `more` are further fields of it."""
+    """Return a result of the authors' run in `line`; `more` are further fields of the result."""
     fields: dict[str, Any] = {"models": (str(line["model"]),), "cases": cases, "source": words.author(line["source"])}
     return Result("published", str(line["suite"]), subject, gain, claim, baseline, **fields, **more)
 

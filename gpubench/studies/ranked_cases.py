@@ -25,7 +25,8 @@ from gpubench.studies.cards.ranking import Ranking, rank
 from gpubench.studies.section import Answer
 
 COMPARABLE = [column for column in KEY if column not in {"precision", "batch_policy"}]
-"""Columns that cases of one ranking share, with the batch policy. Cards, precisions and policy batches may differ."""
+"""Columns that the cases of one ranking share. They also share the batch policy. Cards and precisions may differ, and
+so may the batches that the policy chose."""
 NO_ROWS = "No rows of gpubench yet. Below: the ranking by published figures."
 
 
@@ -101,7 +102,7 @@ def ranked_cases(compared: Compared, rows: Mapping[int, SiteRow]) -> list[Ranked
 
 
 def ranks_of(times: Sequence[float]) -> list[int]:
-    """Return the ranks of ascending times. Times within the minimum effect of the first of a rank share it."""
+    """Return the ranks of ascending times. Times up to MINIMUM_EFFECT above the first of a rank share that rank."""
     ranks: list[int] = []
     for number, seconds in enumerate(times, start=1):
         is_shared = ranks and seconds <= times[ranks[-1] - 1] * (1 + MINIMUM_EFFECT)

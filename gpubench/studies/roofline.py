@@ -17,7 +17,7 @@ from gpubench.suite.precisions import FULL, LINEAR_ONLY
 
 
 def sections(compared: Compared) -> Iterator[Section]:
-    """Yield a section for each group with a known bottleneck or share of the peak, or a note."""
+    """Yield a section for each workload with a known bottleneck, a known share of the peak, or a note."""
     for workload in compared.workloads if compared.metric.name == "seconds" else []:
         bounds = [(group, bound_of_group(group)) for group in workload.groups]
         known = [(group, bound) for group, bound in bounds if bound.bottleneck != "unknown" or bound.mfu is not None]
@@ -31,7 +31,7 @@ def sections(compared: Compared) -> Iterator[Section]:
 
 
 def bound_of_group(group: Group) -> Bound:
-    """Return the bottleneck of a case: `throttled` if half of its trials are marked so."""
+    """Return the bottleneck of a case: `throttled` if at least half of its trials are marked so."""
     throttled = group.marks.get("throttled", 0)
     return bound_of(group.row, throttled=throttled > 0 and 2 * throttled >= group.trials)
 
@@ -43,7 +43,7 @@ def _line(group: Group, bound: Bound) -> dict[Column, Value]:
         Column("card"): group.label,
         Column("precision"): group.precision,
         Column("bound by"): bound.bottleneck,
-        Column("of a step", "share", places=0): bound.share,
+        Column("share of step", "share", places=0): bound.share,
         Column("MFU", "share", "higher"): bound.mfu,
         Column("peak"): bound.peak,
         Column("limit, s", "s"): bound.limit_seconds,

@@ -24,7 +24,7 @@ class Curve:
     """One case on several numbers of processes, or one published series that reached a goal."""
 
     shared: Mapping[str, Any]
-    """The columns that its rows agree in; of a series also `goal`."""
+    """The values that all its rows share, by column; for a series also `goal`."""
     rows: pd.DataFrame
 
     @property
@@ -114,7 +114,7 @@ def _alike_rows(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[
 
 
 def _step_of(rows: pd.DataFrame, batch: float) -> tuple[str, float]:
-    """Return the dtype of the sent gradients and one process's samples per step, from the rows' tables."""
+    """Return the dtype of the sent gradients and one process's samples per step, from tables; else "" and `batch`."""
     for text in rows["table"]:
         for line in table_of(text):
             try:
@@ -187,7 +187,7 @@ def _result(curve: Curve, title: str) -> Result:
 def _sums(frame: pd.DataFrame) -> Iterator[tuple[dict[str, Any], list[dict[Hashable, Any]], frozenset[int]]]:
     """Yield the shared values, the fastest all-reduces and the cases of each card, stack and dtype.
 
-    The fastest are by number of processes, content and size, from the medians over the trials of each algorithm.
+    For each number of processes, content and size, the algorithm with the smallest median seconds is the fastest.
     """
     ok = frame[(frame["status"] == "ok") & only_sums(frame)]
     for shared, rows in _alike_rows(ok, ["suite", "suite_version", "backend", "interconnect", "precision"]):
@@ -229,7 +229,7 @@ def _of_sums(
     lines: list[dict[Column, Value]] = [
         {
             Column("processes", "count"): line["processes"],
-            Column("of"): line["what"].replace("message", "one message"),
+            Column("content"): line["what"].replace("message", "one message"),
             Column("size", "bytes"): line["bytes"],
             Column("fastest"): f"{line['algorithm']}{', fused' * line['fused']}",
             Column("seconds", "s", "lower"): line["seconds"],

@@ -129,7 +129,7 @@ class BarGroup:
 
 @dataclass(frozen=True)
 class Bars:
-    """A chart: bars, or with `reference` dots for ratios, with whiskers, around a line at that value."""
+    """A chart of bars. With a `reference`: of dots with whiskers, for ratios, around a line at that value."""
 
     name: str
     """Stem of its file name, unique in the answer."""
@@ -142,7 +142,7 @@ class Bars:
     unit: str = ""
     """Unit of the axis, as in `Column`."""
     winner: str = ""
-    """Name of the bars in colour; the others are grey."""
+    """Name of the bars in colour: others are grey. If empty, all bars are in colour."""
     reference: float | None = None
     marks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Marks at the bars: values by name of the mark and name of the group."""
@@ -154,7 +154,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Part:
-    """One model of a result."""
+    """The figures of one model in a result."""
 
     model: str
     subject: float
@@ -172,7 +172,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a comparison. Above 1 the subject is better, for every metric."""
+    """The result of a comparison. A ratio above 1 means that the subject is better, for every metric."""
 
     kind: str
     """One of ASKED."""
@@ -183,7 +183,7 @@ class Result:
     """The result as a sentence, without a full stop and without its basis."""
     baseline: str = ""
     interval: tuple[float, float] | None = None
-    """95%."""
+    """The 95% interval of the value."""
     verdict: str = ""
     """`faster`, `slower`, `same` or `undecided`; if there is no verdict, the reason for that, such as `one run`."""
     sure: tuple[int, str] | None = None
@@ -206,7 +206,7 @@ class Result:
     caveats: tuple[str, ...] = ()
     """Why its figure may mislead: marked runs, models that differ widely, full runs with another figure."""
     contradicted: bool = False
-    """Whether a sample of its recipe projects another figure. That is its last caveat, and does not move it down."""
+    """Whether a sample of its recipe projects another figure. This last of its caveats does not move it down."""
     projected: bool = False
     """Whether its figures are projected from a sample."""
     parts: tuple[Part, ...] = ()
@@ -222,7 +222,7 @@ class Result:
     own: int = 0
     """Number of its newest session, in the order of the rows, if the user measured it on a card; else 0."""
     figure: str = ""
-    """Text shown instead of the value, if that is no ratio."""
+    """Text shown instead of the value, if the value is no ratio or the ratios differ widely."""
     basis: str = ""
     """Suite, models, runs and caveats, in words: the part of the sentence in brackets."""
 
@@ -300,7 +300,7 @@ class Answer:
     about: int = 0
     """Number of rows that this answer covers."""
     failed: int = 0
-    """Number of rows that failed, unfinished ones included."""
+    """Number of rows that should have the compared metric and lack it, unfinished ones included."""
     stopped: int = 0
     """Number of unfinished rows: their run was stopped."""
     missed: int = 0
@@ -353,12 +353,11 @@ class Answer:
 
 
 def in_order(results: Sequence[Result]) -> list[Result]:
-    """Return the user's own results of cards first, the newest session before others; then by kind (ASKED).
+    """Return the results sorted: the user's own on cards first (the newest session first), then by kind (ASKED).
 
-    Bottlenecks come last, also those of own rows, because they compare nothing.
-
-    Of a kind: decided ones, then those without caveats, with an interval, measured, best. The results of a pair are
-    kept together, at the place of the first.
+    Bottlenecks come last, also those of own rows, because they compare nothing. Results of one kind: decided ones come
+    first, then those without caveats, with an interval, not published, with the highest value. The results of a pair
+    are kept together, at the place of the first.
     """
 
     def doubt(result: Result) -> tuple[object, ...]:

@@ -39,7 +39,7 @@ POSITIVE = {
 
 
 def gain(value: float) -> str:
-    """Return a ratio with two decimals, or one from 10 on."""
+    """Return a ratio as text: with one decimal from 10 on, two decimals below, and two digits below 0.095."""
     return f"{value:,.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.095 else f"{value:.2g}"
 
 
@@ -69,7 +69,7 @@ def sample_of(suite_name: str) -> str:
 
 
 def listed(names: Iterable[str], most: int = 0, what: str = "more") -> str:
-    """Return `a`, `a and b` or `a, b and c`; of over `most` + 1 names only the first: `a, b and 7 more`."""
+    """Return `a`, `a and b` or `a, b and c`; of over `most` + 1 names the first `most`: `a, b and 7 more`."""
     texts = list(names)
     if most and len(texts) > most + 1:
         texts[most:] = [f"{len(texts) - most} {what}"]
@@ -116,7 +116,7 @@ def basis(result: Result) -> str:
 
 
 def why_undecided(result: Result) -> str:
-    """Return `undecided`, or why there is no verdict; empty for a verdict, and where `runs` says it."""
+    """Return `undecided`, or why there is no verdict; empty for a verdict, and if nothing was tested."""
     if result.sure:
         return f"{result.sure[0]} of {len(result.parts)} {result.sure[1]}, others undecided"
     if result.verdict in {*DECIDED, "one run", "no test", ""}:
@@ -147,7 +147,7 @@ def time_unit(seconds: float) -> tuple[int, str]:
 
 
 def time(seconds: float, whole: float | None = None) -> str:
-    """Return a time with three digits, such as `2.37 h`: in the unit of the whole of which it is a part, if given."""
+    """Return a time with three digits, such as `2.37 h`. A part of a `whole` time gets the unit of the whole."""
     unit, unit_name = time_unit(whole or seconds)
     return f"{seconds / unit:.3g} {unit_name}"
 
@@ -163,7 +163,7 @@ def without_commit(source: str) -> str:
 
 
 def labels_of(groups: Sequence[Group]) -> list[str]:
-    """Return the labels of the cards, without the author if all have the same.
+    """Return the labels of the cards, without the author if all have the same author.
 
     If cases of one model differ in parameters (`--by compile`), the label has those: `RTX 2080 Ti, compile=true`.
     """
@@ -195,7 +195,7 @@ def facts_of(group: Group) -> dict[str, str]:
 
 
 def settings_of(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return the parameters by name, as `name=value`; a 0 that is the suite's default means "chosen by the recipe"."""
+    """Return the parameters by name, as `name=value`, or `default name` if a default of 0 lets the recipe choose."""
     params = str(row.get("params", ""))
     usual = _usual(str(row["suite"]), row.get("suite_version"), str(row.get("model", "")), params)
     return {
@@ -212,7 +212,7 @@ def behind(groups: Iterable[Group]) -> frozenset[int]:
 def section_of(
     groups: Sequence[Group], study: str, about: str = "", results: Iterable[Result] = (), **more: Any
 ) -> Section:
-    """Return a section about these groups; `about` ends its title, `more` are further fields of it."""
+    """Return a section about these groups; `about` ends its title, `more` are its further fields."""
     fields = {"recipe": recipe_of(groups), "cases": behind(groups)} | more
     return Section(study, groups[0].suite, f"{title_of(groups)}{about}", tuple(results), **fields)
 
@@ -234,7 +234,7 @@ def result_of(groups: Sequence[Group], kind: str, subject: str, value: float, cl
 
 
 def apart(keys: Sequence[Hashable], facts: Sequence[Mapping[str, str]]) -> list[tuple[str, ...]]:
-    """Return for each item the fewest facts in which it differs from other items with its key."""
+    """Return for each item the facts that distinguish it from other items with the same key."""
     alike: dict[Hashable, list[int]] = defaultdict(list)
     for at, key in enumerate(keys):
         alike[key].append(at)
@@ -345,7 +345,7 @@ def marks_of(groups: Iterable[Group], what: str = "") -> list[str]:
 def caveats_of(groups: Sequence[Group]) -> tuple[str, ...]:
     """Return the caveats of figures that are computed from these groups."""
     reasons = {id(group): (group.model, group.reason.split("; ") if group.reason else []) for group in groups}
-    # What all rows state is no difference between them.
+    # A remark that all groups have is no difference between them.
     shared = set.intersection(*(set(texts) for _, texts in reasons.values()))
     models: dict[str, dict[str, None]] = defaultdict(dict)
     for model, texts in reasons.values():
@@ -388,7 +388,8 @@ def read_of(answer: Answer) -> list[str]:
         return [f"{answer.about:,} of {rows}{f' in {files}' if answer.files else ''}."]
     sentences = [f"{files}, {rows}." if answer.files else f"{rows}."]
     sentences += [f"{answer.stopped:,} trial{'s' * (answer.stopped > 1)} not finished."] if answer.stopped else []
-    sentences += [f"{answer.failed - answer.stopped:,} without a result."] if answer.failed > answer.stopped else []
+    lacking = "a result" if answer.metric == "seconds" else answer.metric
+    sentences += [f"{answer.failed - answer.stopped:,} without {lacking}."] if answer.failed > answer.stopped else []
     sentences += [f"{answer.missed:,} run{'s' * (answer.missed > 1)} missed the goal."] if answer.missed else []
     return sentences
 

@@ -6,4 +6,4 @@ the speed ratio of two cards. `ranking` makes the table and the chart of all car
 """
 
 REFERENCE = "A100-SXM4-80GB"
-"""The card with rate 1, unless --relative-to names another."""
+"""The card with the relative speed 1, unless --relative-to names another."""

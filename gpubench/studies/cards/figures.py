@@ -98,7 +98,7 @@ class FigureGroup:
 
     @property
     def figure(self) -> float:
-        """Return the median figure. Of an even number: the geometric mean of the middle two."""
+        """Return the median figure. For an even number of figures it is the geometric mean of the middle two."""
         figures = [figure.figure for figure in self.figures]
         lower, upper = statistics.median_low(figures), statistics.median_high(figures)
         return lower if lower == upper else math.sqrt(lower * upper)
@@ -178,7 +178,7 @@ def reason_against(figure: Figure) -> str:
 
 
 def sources(published: Published) -> Iterator[tuple[str, str, list[Figure], list[tuple[Figure, str]]]]:
-    """Yield each source with its commit, its used figures and its left out ones. Most figures first."""
+    """Yield each source with its commit, its used figures and its unused ones; sources with most figures first."""
     counts = Counter((figure.source, figure.commit) for figure in published.figures)
     for (source, commit), _ in counts.most_common():
         used = [figure for figure in published.used if figure.source == source]

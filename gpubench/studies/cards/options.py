@@ -18,13 +18,13 @@ MORE_WORDS = {"H100 80GB HBM3": "SXM SXM5"}
 
 
 class UnknownCardError(UserError):
-    """No card, or several, have the given name."""
+    """Raised if no card, or more than one, has the given name."""
 
 
 def cards_in(texts: Sequence[str], cards: Sequence[str]) -> list[str]:
     """Return the cards that these words name, one after the other: `RTX 4090 RTX 3090` needs no quotes.
 
-    A text with a blank in it, given in quotes, is one name. Raises UserError for words that name none.
+    A text with a blank in it (given in quotes) is one name. Raises UserError for words that name no card.
     """
     chosen = []
     for is_quoted, group in groupby(texts, key=lambda text: " " in text.strip()):
@@ -34,7 +34,7 @@ def cards_in(texts: Sequence[str], cards: Sequence[str]) -> list[str]:
 
 
 def _cards_in_words(words: Sequence[str], cards: Sequence[str]) -> list[str]:
-    """Return the cards that the words name: the longest name first."""
+    """Return the cards that the words name; each name takes as many words as possible."""
     if not words:
         return []
     # A repeated word belongs to the next name.
@@ -49,9 +49,9 @@ def _cards_in_words(words: Sequence[str], cards: Sequence[str]) -> list[str]:
 
 
 def find_card(text: str, cards: Sequence[str]) -> str:
-    """Return the card that `text` names: by its name, without its first word, or by words that no other card has.
+    """Return the card that `text` names: by its name, or by words that together only its name has.
 
-    Raises UnknownCardError.
+    A first word such as `RTX` (PREFIXES) may be missing. Raises UnknownCardError.
     """
     names = {_letters_and_digits(card): card for card in cards}
     wanted = short_name(text)

@@ -58,7 +58,7 @@ def expected_sentence(card: str, rate: float) -> str:
 def expected_rate(trials: pd.DataFrame) -> Estimate | None:
     """Return the samples/s that published figures predict for the trials of a case, with the 90% interval.
 
-    None if they are no comparable trials of a card with published figures in half precision.
+    None if no trial is comparable, or if their card has no published figures in half precision.
     """
     trials = _rows_of_study(trials)
     if not any(are_comparable(trials[trials["device"] != "cpu"])):
@@ -92,12 +92,12 @@ def are_comparable(rows: pd.DataFrame, modes: Collection[str] = SLOW_MODES) -> "
 
 
 def why_not_ranked(rows: pd.DataFrame, modes: Collection[str] = SLOW_MODES) -> str:
-    """Return the first condition that none of the rows fulfils, as a sentence."""
+    """Return, as a sentence, the first condition that no row fulfils together with all conditions before it."""
     left = pd.Series(True, rows.index)
     for condition, fulfilled in _conditions(rows, modes).items():
         left &= fulfilled
         if not left.any():
-            return f"Not ranked: that takes {condition}."
+            return f"Not ranked: a rank needs {condition}."
     return ""
 
 
@@ -122,7 +122,7 @@ def _conditions(rows: pd.DataFrame, modes: Collection[str]) -> "dict[str, pd.Ser
 
 
 def anchor() -> Figure:
-    """Return timm's figure."""
+    """Return timm's published rate of the anchor."""
     return next(
         figure
         for figure in published().figures

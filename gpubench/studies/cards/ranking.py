@@ -107,9 +107,9 @@ def workloads_text(ratio: SpeedRatio) -> str:
 
 
 def table(ranking: Ranking, lines: Sequence[RankedCard]) -> Table:
-    """Return a line per card: its speed with the interval in the first class, and what it has and costs."""
+    """Return a line per card: speed with its interval in the first class, other speeds, memory, power and price."""
     priced = any(line.dollars is not None for line in lines)
-    first, *others = ranking.classes[:1] if priced else ranking.classes  # a second class and prices are too wide
+    first, *others = ranking.classes[:1] if priced else ranking.classes  # prices need the room
     rows = []
     for line in lines:
         sheet, speed = data_sheets()[line.card], line.ratios[first]
@@ -153,7 +153,7 @@ def headline(ranking: Ranking) -> str:
 
 
 def rank_sentence(ranking: Ranking, card: str) -> str:
-    """Return `RTX 4090 has rank 15 of 65 cards in half precision, 0.80 times as fast as ... (90% of workloads: ...)`.
+    """Return `RTX 4090 has rank 15 of 65 measured cards in half precision, 0.80 times as fast as ... (90% of ...)`.
 
     A card without a figure in that class has no rank: `L4 is estimated from its data sheet in half precision, ...`.
     """
@@ -173,7 +173,7 @@ def rank_sentence(ranking: Ranking, card: str) -> str:
 def notes(ranking: Ranking) -> list[str]:
     """Return the notes below the table: what its columns mean, and where its figures are from."""
     lines = [
-        "90% interval: 90% of workloads. src: sources that measured both cards.",
+        "90% interval: contains 90% of workloads. src: sources that measured both cards.",
         f"-: not measured in {CLASSES[ranking.classes[0]]}; estimated from its data sheet.",
     ]
     if "fp32" in ranking.classes:
@@ -190,7 +190,7 @@ def chart(ranking: Ranking, lines: Sequence[RankedCard]) -> Bars:
     """Return a chart with a dot and an interval for each of these cards."""
     kind = ranking.classes[0]
     others = [line for line in lines if line.card != ranking.reference]
-    best = min(others, key=lambda line: not line.is_measured, default=lines[0])  # the fastest, measured if any is
+    best = min(others, key=lambda line: not line.is_measured, default=lines[0])  # fastest measured, else fastest
     bars = []
     for line in lines:
         ratio, note = line.ratios[kind], "" if line.is_measured else "estimated"

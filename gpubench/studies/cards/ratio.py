@@ -17,17 +17,17 @@ from gpubench.studies.section import Estimate
 TFLOPS_EXPONENT, BANDWIDTH_EXPONENT = 0.4, 0.5
 """Exponents of peak TFLOP/s and of memory bandwidth in the speed of a card, fitted to the published figures.
 
-With 0.5 for both, fast cards would be 8% too fast.
+With 0.5 for both, the estimated speed of fast cards would be 8% too high.
 """
 SHEET_WEIGHT = 2.0
-"""A card's data sheet weighs as much as this many sources. From 1 to 6 the errors are about the same."""
+"""A card's data sheet weighs as much as this many sources. Values from 1 to 6 give about the same errors."""
 ROUNDS = 30
-"""Iterations of the fit; more change nothing that is printed."""
+"""Iterations of the fit; more iterations would not change a printed digit."""
 WORKLOADS_90, WORKLOADS_50 = 0.425, 0.117
-"""Half-widths, in logarithms, of the intervals that contain 90% and half of the workloads, of cards that are equally
-fast. Intervals of cards with a log ratio r are 1 + |r| times as wide.
+"""Half-widths, in logarithms, of the intervals that contain 90% and 50% of the workloads if two cards are equally fast.
+If the logarithm of their ratio is r, the intervals are 1 + |r| times as wide.
 
-benchmarks/cards_model.py found both: it leaves out each source and predicts its ratios from the others.
+benchmarks/cards_model.py computes both: it leaves out each source and predicts its ratios from the other sources.
 """
 
 
@@ -39,7 +39,7 @@ class SpeedRatio(Estimate):
     low: float
     high: float
     sources: int = 0
-    """Number of sources that measured both cards; 0: from data sheets alone."""
+    """Number of sources that measured both cards; 0: estimated from data sheets and comparisons with other cards."""
 
     def scaled(self, factor: float) -> "SpeedRatio":
         """Return the ratio and its interval times a factor."""
@@ -71,9 +71,9 @@ def pairs_of(groups: Sequence[FigureGroup], card: str, other: str) -> list[Pair]
 class Speeds:
     """The speeds of all cards in a class of precisions, by some published figures and the data sheets.
 
-    Each card has one speed, so ratios of cards agree with each other. It is fitted by alternating means: log figure =
-    level of the recipe + log speed of the card, where all recipes of one source together weigh 1 for a card, and the
-    speed by its data sheet weighs SHEET_WEIGHT.
+    Each card has one speed, so ratios of cards agree with each other. The model: log figure = level of the recipe + log
+    speed of the card. Alternating means fit it. For each card, all figures of one source together have weight 1; the
+    speed by its data sheet has SHEET_WEIGHT.
     """
 
     def __init__(self, groups: Sequence[FigureGroup], kind: str) -> None:
@@ -106,7 +106,7 @@ class Speeds:
 
 
 def _means(values: Iterable[tuple[Hashable, float, float]], zero_weight: float = 0.0) -> dict[Any, float]:
-    """Return the weighted mean of the values of each key, and of a zero with a weight of its own."""
+    """Return by key the weighted mean of its values and of one more value, 0, that has `zero_weight`."""
     sums: dict[Hashable, float] = defaultdict(float)
     weights: dict[Hashable, float] = defaultdict(lambda: zero_weight)
     for key, value, weight in values:
@@ -128,6 +128,6 @@ def listed_speed(card: str, kind: str) -> float:
 
 
 def around(log: float, width: float) -> tuple[float, float]:
-    """Return the ends of an interval around a ratio with this logarithm; `width` is that of equally fast cards."""
+    """Return the interval around a ratio with this logarithm; `width` is the half-width (log) for equal cards."""
     reach = width * (1 + abs(log))
     return math.exp(log - reach), math.exp(log + reach)

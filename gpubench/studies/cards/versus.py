@@ -20,7 +20,7 @@ BRIEF_LINES = 4
 def answer(cards: tuple[str, str], classes: Sequence[str], dollars: Mapping[str, float] | None = None) -> Answer:
     """Return the speed ratio of the first card to the second, notes, and the pairs of figures behind it.
 
-    `dollars`: per hour, by card.
+    `dollars` are per hour, by card.
     """
     card, other = cards
     ratios = {kind: published_speeds(kind).ratio(card, other) for kind in classes}
@@ -54,7 +54,7 @@ def _span(ratio: SpeedRatio) -> str:
 def _evidence(ratios: Mapping[str, SpeedRatio], pairs: Sequence[Pair]) -> Iterator[str]:
     """Yield per class how many sources have both cards, and the published ratios outside the interval."""
     if not pairs:
-        yield "No source has both cards: estimated from their figures beside other cards, and from data sheets."
+        yield "No source has both cards: estimated from comparisons with other cards, and from data sheets."
         return
     for kind, ratio in ratios.items():
         alike = [pair for pair in pairs if pair.one.kind == kind]
