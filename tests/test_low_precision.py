@@ -97,7 +97,7 @@ def test_torchaos_int8_is_ours_and_its_default_is_bf16(torchao):
         assert (mine - other).norm() <= 1e-6 * other.norm()
     watch = watched(to_int8(network().to(torch.bfloat16), module_swap=False), autocast=None)
     assert watch.check("bf16") == "operands matmul bfloat16 x9 on cpu"
-    with pytest.raises(PrecisionError, match="asked for int8-mixed, but 0 products"):
+    with pytest.raises(PrecisionError, match="asked for int8-mixed, but only 0 products"):
         watch.check("int8-mixed", low_products=6)
 
 
@@ -234,7 +234,7 @@ def test_a_plain_product_fails_the_proof(monkeypatch, name, product, direction):
     watch = watched(model, rows=128)
     expected = low_precision.products_of(model)
     assert expected == 3
-    with pytest.raises(PrecisionError, match=rf"asked for {name}, but {0 if direction is None else 2} products"):
+    with pytest.raises(PrecisionError, match=rf"asked for {name}, but only {0 if direction is None else 2} products"):
         watch.check(name, low_products=expected)
 
 
@@ -268,7 +268,7 @@ def test_products_in_another_precision_than_the_label_are_caught():
     model, watch = prepared("float8"), OperandWatch()
     with watch:
         model(torch.randn(64, 64, requires_grad=True)).square().mean().backward()
-    with pytest.raises(PrecisionError, match="asked for float8, but nothing beside it had bfloat16 operands"):
+    with pytest.raises(PrecisionError, match="asked for float8, but no other call had bfloat16 operands"):
         watch.check("float8", low_products=6)
 
 

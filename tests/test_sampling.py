@@ -78,7 +78,7 @@ def test_the_least_warm_up_of_an_accelerator_a_card_a_later_epoch_and_a_quick_ru
     assert (one.kind, one.reason) == ("timed", "")
     quick = stop(sampling_for("quick", accelerator=True))
     quick.add(lap(1.0))
-    assert (quick.kind, quick.reason) == ("timed", "one warm-up step; steadiness not looked for")
+    assert (quick.kind, quick.reason) == ("timed", "one warm-up step; not checked whether steady")
 
 
 def reached(sampling, *laps, phase="train"):
@@ -134,9 +134,9 @@ def timed(*seconds, samples=10):
     [
         (timed(1.0, 1.0, 9.0), ""),
         (timed(1.0, 1.0, 1.2, 1.2), ""),
-        (timed(1.0, 1.0, 1.25, 1.25), "unsteady: a step took +25% in the second half of the timed laps"),
-        (timed(1.0, 1.0, 0.75, 0.75), "unsteady: a step took -25% in the second half of the timed laps"),
-        (timed(1.0, 1.0, 99.0, 1.5, 1.5), "unsteady: a step took +50% in the second half of the timed laps"),
+        (timed(1.0, 1.0, 1.25, 1.25), "unsteady: step times changed by +25% in the second half of the timed laps"),
+        (timed(1.0, 1.0, 0.75, 0.75), "unsteady: step times changed by -25% in the second half of the timed laps"),
+        (timed(1.0, 1.0, 99.0, 1.5, 1.5), "unsteady: step times changed by +50% in the second half of the timed laps"),
         (timed(1.0, 1.0) + timed(2.0, 2.0, samples=20), ""),
         (timed(0.0, 0.0, 1.0, 1.0), ""),
     ],

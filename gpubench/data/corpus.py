@@ -31,7 +31,7 @@ class Corpus:
 
 
 def file_of(folder: Path, split: str) -> Path | None:
-    """Return `train.txt` or `wiki.train.tokens` (the official archive's name) of a split; None if neither exists."""
+    """Return the path of a split's text: `SPLIT.txt`, or `wiki.SPLIT.tokens` (official archive); None if missing."""
     names = (f"{split}.txt", f"wiki.{split}.tokens")
     return next((folder / name for name in names if (folder / name).is_file()), None)
 

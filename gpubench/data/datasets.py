@@ -107,12 +107,12 @@ def cache_folder() -> Path:
 
 
 def locate(wanted: Sequence[str], data: Path | None) -> Path | None:
-    """Return the folder that contains the folders of all datasets `wanted`, or None if they must be downloaded.
+    """Return the folder with the folders of all datasets `wanted`, or the folder of a tree of images; None if missing.
 
-    Looks in `data` (--data: that folder, or the folder of a dataset), else in $GPUBENCH_DATA, else in the
-    cache. Raises UserError if a folder that the user named lacks a file, or a file has a wrong checksum:
-    all are checked here, before hours of training. A corpus that the user named may have any text;
-    `row_name` returns its name.
+    Looks in `data` (--data: that folder, or the folder of a dataset), else in $GPUBENCH_DATA, else (not for a tree) in
+    the cache. Raises UserError for an unknown dataset, if a folder that the user named lacks a file, or if a file has a
+    wrong checksum: all files are checked here, before hours of training. A corpus that the user named may have any
+    text; `row_name` returns its name.
     """
     for name in wanted:
         if name not in DATASETS and name not in TREES:
@@ -141,14 +141,14 @@ def locate(wanted: Sequence[str], data: Path | None) -> Path | None:
 
 
 def seen(name: str) -> Path | None:
-    """Return the folder that has the dataset's files ($GPUBENCH_DATA or the cache), without checking them, or None."""
+    """Return the first of $GPUBENCH_DATA and the cache that has all files of the dataset (unchecked), or None."""
     environment = os.environ.get(ENVIRONMENT_VARIABLE)
     roots = [Path(environment).absolute()] if environment else []
     return next((root for root in (*roots, cache_folder()) if is_complete(name, root)), None)
 
 
 def row_name(name: str, root: Path) -> str:
-    """Return the name in rows of the dataset `name` under `root`, which differs for data that replaces it.
+    """Return the name in rows of the dataset `name` under `root`; data that replaces it gets another name.
 
     Reads a corpus completely; raises UserError if its text cannot be read.
     """
@@ -167,7 +167,7 @@ def load_corpus(name: str, root: Path) -> corpus.Corpus:
 
 
 def load_bytes(name: str, root: Path) -> "dict[str, NDArray[np.uint8]]":
-    """Return the text of each split of the corpus under `root`, byte by byte, uint8 (N,)."""
+    """Return the text of each split of the corpus under `root` as bytes, uint8 (N,)."""
     import numpy as np
 
     files = corpus.files_of(_corpus_folder(name, root))
@@ -181,7 +181,7 @@ def _corpus_folder(name: str, root: Path) -> Path:
 
 
 def is_complete(name: str, root: Path) -> bool:
-    """Return whether all files of the dataset are under `root`; checksums are checked when reading."""
+    """Return whether all files of the dataset are under `root`; does not read them (see `check`)."""
     dataset = DATASETS[name]
     return all((root / dataset.folder / file).is_file() for file in dataset.files)
 
@@ -248,7 +248,7 @@ def weights_url(name: str) -> str:
 def locate_weights(name: str, folder: Path | None) -> Path | None:
     """Return the weights' file in `folder` (--weights) or in the cache, or None.
 
-    Weights without an official file are a folder of safetensors: `folder`, or the one of their name in it.
+    Weights without an official file are a folder of safetensors: `folder / name`, or else `folder`.
     Raises UserError if the file has a wrong checksum.
     """
     if name not in _WEIGHTS:
@@ -260,14 +260,14 @@ def locate_weights(name: str, folder: Path | None) -> Path | None:
             if not _is_official_weights(path):
                 raise UserError(
                     f"{path}: not torchvision's file (its SHA-256 differs: truncated or changed);"
-                    f" delete it, or `gpubench data fetch {name}` downloads the official one into the cache"
+                    f" delete it; `gpubench data fetch {name}` downloads the official one into the cache"
                 )
             return path
     return None
 
 
 def weights_row_name(name: str, folder: Path | None) -> str:
-    """Return the name of weights in rows: of those without an official file it ends in digits of their SHA-256."""
+    """Return the name of weights in rows; it ends in digits of their SHA-256 if they have no official file."""
     place = locate_weights(name, folder)
     if name in _WEIGHTS or place is None:
         return name
@@ -283,7 +283,7 @@ def _is_official_weights(path: Path) -> bool:
 
 
 def fetch(name: str) -> Path:
-    """Download a dataset or weights into the cache; return the data's folder, or the weights' file.
+    """Download a dataset or weights into the cache; return the cache's folder, or the weights' file.
 
     Complete files are kept, wrong ones downloaded again. Raises UserError for an unknown
     name, without a network, on a full disk, or if a checksum differs.

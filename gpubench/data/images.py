@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 MOST_LOOKED_AT = 100
-"""Entries of a folder that are looked at to tell whether it has images."""
+"""Largest number of files to look at: to find an image in a folder, or to compute the mean size of a file."""
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm")
 VALIDATION_FOLDERS = ("val", "valid", "validation")
 SPLIT_SEED = 42
@@ -40,7 +40,7 @@ MOST_PIXELS = 2**26
 QUALITY = 90
 """JPEG quality of resized copies."""
 IMAGENET = (1000, 1_281_167, 50_000)
-"""Classes, training and validation images of ILSVRC 2012."""
+"""Numbers of classes, training images and validation images of ILSVRC 2012."""
 
 
 FAULTS = (AttributeError, ImportError, NameError)
@@ -53,7 +53,7 @@ class BadImage(Exception):
 
 @dataclass(frozen=True)
 class Split:
-    """Paths relative to the tree and classes, in one array each, whose memory worker processes share."""
+    """Paths (relative to the tree) and class numbers, in one array each: loader processes share their memory."""
 
     paths: "NDArray[np.bytes_]"
     labels: "NDArray[np.int64]"
@@ -77,7 +77,7 @@ class Tree:
 
     @property
     def name(self) -> str:
-        """Name in rows: `imagenet`, or `tree-`, its counts and a digest of file names and sizes."""
+        """Name in rows: `imagenet`, or `tree-CLASSES-IMAGES-DIGEST` (training images; names and sizes of all files)."""
         counts = (len(self.classes), len(self.train), len(self.valid))
         if counts == IMAGENET and all(cls[:1] == "n" and cls[1:].isdecimal() for cls in self.classes):
             return "imagenet"
@@ -104,7 +104,7 @@ def read_tree(root: Path) -> Tree:
 
 
 def find_tree(root: Path) -> Path | None:
-    """Return `root / imagenet` or `root` if there is a tree, else None."""
+    """Return `root / imagenet` or `root`, the first that has a tree; None if neither has one."""
     for folder in (root / "imagenet", root):
         if (folder / "train").is_dir() or _has_class(folder):
             return folder
@@ -180,7 +180,7 @@ def _split(classes: Sequence[str], files: dict[str, list[str]]) -> Split:
 
 
 def mean_bytes(root: Path, split: Split) -> float:
-    """Return the mean size in bytes of a file of the split, from about MOST_LOOKED_AT of them; 0 if none is there."""
+    """Return the mean bytes of a file of the split, from about MOST_LOOKED_AT files; 0 if none of them exists."""
     indices = range(0, len(split), max(1, len(split) // MOST_LOOKED_AT))
     sizes = [file.stat().st_size for file in (root / split.path(index) for index in indices) if file.is_file()]
     return sum(sizes) / max(1, len(sizes))
@@ -198,14 +198,14 @@ def open_image(path: str | Path, decode: Callable[[bytes], "Image"] | None = Non
     """Return the decoded image as RGB, and its mode in the file.
 
     Grey, CMYK and other modes are converted, as in torchvision's ImageFolder. `decode` may be a faster decoder of RGB
-    JPEGs; PIL decodes what it refuses. Raises BadImage if the file is missing, broken or too large. FAULTS are not
-    caught: a missing function of a library does not make an image bad.
+    JPEGs; PIL decodes the images that `decode` refuses with a RuntimeError. Raises BadImage if the file is missing,
+    broken or too large. FAULTS are not caught: a missing function of a library does not make an image bad.
     """
     from PIL import Image
 
     with _bad_images(), warnings.catch_warnings():
         content = Path(path).read_bytes()
-        warnings.simplefilter("ignore")  # of odd metadata; decoding errors raise
+        warnings.simplefilter("ignore")  # PIL warns of odd metadata; decoding errors raise
         with Image.open(io.BytesIO(content)) as image:
             _check_size(image.size)
             if decode and image.format == "JPEG" and image.mode == "RGB":
@@ -282,7 +282,7 @@ def copies_are_whole(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Result of making the copies of one size."""
+    """What `prepare` did for the copies of one size."""
 
     folder: Path
     made: int
@@ -293,7 +293,7 @@ class Prepared:
 
 
 def prepare(tree: Tree, size: int, cache: Path, processes: int) -> Prepared:
-    """Make the missing copies of one size; raises UserError if the disk is full."""
+    """Make the missing copies whose shorter side is `size` pixels; raises UserError if they cannot be written."""
     from tqdm import tqdm
 
     folder = copies_folder(cache, tree.name, size)
@@ -345,7 +345,7 @@ def _copy(root: Path, folder: Path, size: int, file: str) -> str:
 
 @dataclass(frozen=True)
 class Spec:
-    """A batch to be made by a loader process: which images, their size, and crops."""
+    """A batch that a loader process has to make: which images, their size in pixels, and how to crop them."""
 
     split: str
     indices: tuple[int, ...]
@@ -358,10 +358,10 @@ class Spec:
 
 
 class FilesRead:
-    """Gives later passes of a sample the files of earlier ones, because a whole run would find all files in memory."""
+    """Lets later passes of a sample read the files of earlier passes: later in a whole run, all files are in memory."""
 
     def __init__(self, fitting: Collection[int]) -> None:
-        self._fitting = fitting  # sizes of copies of which all fit in the memory; others are not replaced
+        self._fitting = fitting  # sizes of copies that fit into memory together; files of other sizes stay
         self._read: dict[tuple[str, int], dict[int, None]] = {}
 
     def again(self, specs: Sequence[Spec]) -> Iterator[Spec]:

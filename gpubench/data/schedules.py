@@ -28,7 +28,7 @@ ramp:epochs=[7,13],lr=[2,0.25];
 ramp:epochs=[13,22],lr=[1,0.1];
 ramp:epochs=[22,25],lr=[0.1,0.01];
 ramp:epochs=[25,28],lr=[0.01,0.001]"""
-"""For one machine with 8 cards: cybertronai/imagenet18, train.py, and lambdal/imagenet18 for 8 Titan RTX."""
+"""For one machine with 8 cards, from cybertronai/imagenet18 (train.py) and lambdal/imagenet18 (for 8 Titan RTX)."""
 
 TINY = """\
 lr_batch=128;
@@ -48,12 +48,12 @@ ramp:epochs=[5,90],lr=[20,0],power=2"""
 """The schedule of "Training ImageNet in Four Minutes" (Jia and others 2018, arXiv 1807.11205).
 
 90 epochs in steps of 64K images, 32 for each of 2,048 cards. A warm-up (Goyal and others 2017, arXiv 1706.02677), then
-a polynomial of power 2 (You and others 2017, arXiv 1708.03888). The paper does not state its rates: this one is for
-LARS, and should be tuned (`lr`).
+a polynomial of power 2 (You and others 2017, arXiv 1708.03888). The paper does not state its learning rates: those
+here are for LARS, and should be tuned (`lr`).
 """
 
 BUILT_IN: Mapping[str, str] = {"titan-rtx": TITAN_RTX, "tiny": TINY, "four-minutes": FOUR_MINUTES}
-"""The built-in schedules by name, as rows store them: one line, here with line ends."""
+"""The built-in schedules by name. Rows store them in one line; the line ends here are for readers."""
 
 MOST_BYTES = 65536
 """Largest size of a phases file."""
@@ -72,7 +72,7 @@ class Phase:
     batch: int
     """Images in a step of one process."""
     copies: int = 0
-    """Shorter side of the resized copies that it reads, in pixels; 0: the original images."""
+    """Shorter side of the resized copies that training reads, in pixels; 0: it reads the original images."""
     min_scale: float = 0.08
     """Smallest share of an image's area in a random crop."""
     rect_val: bool = False
@@ -80,7 +80,7 @@ class Phase:
 
     def __post_init__(self) -> None:
         if 0 < self.copies < self.size:
-            raise ValueError(f"copies = {self.copies}: they are at least as large as the images of size = {self.size}")
+            raise ValueError(f"copies = {self.copies}: must be 0, or at least size = {self.size}")
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Schedule:
     phases: tuple[Phase, ...]
     ramps: tuple[Ramp, ...]
     lr_batch: int
-    """Images in a step of all processes together that the learning rates are for; rates scale in proportion."""
+    """Images in a step of all processes that `Ramp.lr` is meant for; the learning rate scales with the images."""
     first_batch: int
     """Images in a step of one process in the first phase; the batches of all phases scale with it."""
 
@@ -128,7 +128,7 @@ class Schedule:
     def stretched(self, epochs: int) -> "Schedule":
         """Return the schedule scaled to `epochs` epochs (0: unchanged): phases are rounded to whole epochs.
 
-        Ramps are scaled with the phases. Phases without an epoch are removed; batches stay in proportion.
+        Ramps are scaled with the phases. Phases and ramps that become empty are removed; `first_batch` is kept.
         """
         if not epochs:
             return self
@@ -153,7 +153,7 @@ class Schedule:
 
 
 def read(text: str) -> str:
-    """Return the one-line schedule for rows from a built-in name, a file or such a line (`--set phases=`).
+    """Return the one-line schedule for rows; `text` (`--set phases=`) is a built-in name, a TOML file or such a line.
 
     Raises UserError that names the faulty phase or ramp.
     """
@@ -240,7 +240,7 @@ def _spans(tables: object, kind: str, make: Callable[..., Span]) -> tuple[Span, 
             values = _values(table, RULES[kind])
             (first, end), before = values.pop("epochs"), spans[-1].end if spans else 0
             if first != before or end <= first:
-                raise ValueError(f"epochs = [{first:g}, {end:g}]: write those from {before:g} on, then a later end")
+                raise ValueError(f"epochs = [{first:g}, {end:g}]: must begin at {before:g} and end later")
             spans.append(make(first, end, **values))
         except ValueError as error:
             raise ValueError(f"{kind} {number}: {error}") from None
@@ -272,17 +272,17 @@ class Rule:
     optional: bool = False
 
     def read(self, key: str, value: object) -> Any:
-        """Return the number or the pair; raises ValueError."""
+        """Return the value, or the pair of values; raises ValueError if it is not allowed."""
         numbers = value if self.pair and isinstance(value, list) else [value]
         if len(numbers) != 1 + self.pair or not all(map(self._allows, numbers)):
-            kind = f"{'two of: ' * self.pair}{KINDS[self.kind]}"
+            kind = f"{'two values, each ' * self.pair}{KINDS[self.kind]}"
             limits = "" if self.kind is bool else f" from {self.least:g} to {self.most:g}"
-            raise ValueError(f"{key} = {value!r:.40}: it is {kind}{limits}")
+            raise ValueError(f"{key} = {value!r:.40}: must be {kind}{limits}")
         converted = tuple(map(self.kind, numbers))
         return converted if self.pair else converted[0]
 
     def _allows(self, value: Any) -> bool:
-        """Return whether a TOML value is one of these; a float may be written as a whole number, and NaN is none."""
+        """Return whether a TOML value is allowed. A float may be written as a whole number; NaN is refused."""
         kinds = {bool} if self.kind is bool else {int, self.kind}
         return type(value) in kinds and self.least <= value <= self.most
 

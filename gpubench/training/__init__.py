@@ -1,8 +1,8 @@
 """Tools for suites to train with: clock, precision, optimizer step, device, process group, fastai callbacks.
 
-Suites import the names below from here (a public API, docs/adding-a-suite.md); the worker sets them up. Imports suite
-and hardware. Importing this does not import torch: names are loaded on first use. What needs fastai is in
-`gpubench.training.fastai`.
+Suites import the names below from here (a public API, docs/adding-a-suite.md). Imports suite, data and hardware.
+Importing this does not import torch: names are loaded on first use. The callbacks are in `gpubench.training.fastai`.
+The worker makes the clock, and sets up device, precision and processes.
 """
 
 # ruff: noqa: F401

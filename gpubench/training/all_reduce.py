@@ -65,8 +65,8 @@ def group_size(trial: Trial, group: int) -> int:
 def _starter(device: torch.device) -> Callable[[torch.Tensor, Callable[[], torch.Tensor]], Future]:
     """Return a function that starts work on a tensor beside the backward pass, and returns the future of its result.
 
-    On CUDA the work has a stream of its own, on a CPU one thread. So it keeps its order, which is that of DDP's buckets
-    and thus the same in all processes. Other devices wait for it.
+    On CUDA all work runs in one extra stream, on a CPU in one thread. So it stays in the order of DDP's buckets, which
+    is the same in all processes. On other devices the backward pass waits for it.
     """
     stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
     thread = ThreadPoolExecutor(1) if device.type == "cpu" else None
@@ -99,8 +99,8 @@ def send_gradients(
     """Make DDP send its gradients as `dtype` and sum them `flat`, `hierarchical` over groups of `group`, or `hybrid`.
 
     `hybrid` is hierarchical for buckets of at most `hybrid_bytes`, as they are sent, and flat for larger ones.
-    Gradients that are already as small stay unchanged; without DDP nothing is sent. On CPUs and CUDA all sums overlap
-    with the backward pass.
+    Gradients that are no wider than `dtype` are sent unchanged; without DDP nothing is sent. On CPUs and CUDA all sums
+    overlap with the backward pass. `dtype` has to be float16, or as wide as the weights.
     """
     if not isinstance(model, DistributedDataParallel):
         return

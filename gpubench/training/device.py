@@ -54,7 +54,7 @@ def _cuda_refusal() -> str:
 def _unseen(refusal: str) -> list[Device]:
     """Return the NVIDIA cards that torch cannot use, so that no run silently uses the CPU instead.
 
-    Return none if they were hidden on purpose: an empty CUDA_VISIBLE_DEVICES means the CPU.
+    The list is empty if they were hidden on purpose: an empty CUDA_VISIBLE_DEVICES (or -1) means the CPU.
     """
     if os.environ.get("CUDA_VISIBLE_DEVICES") in {"", "-1"}:
         return []
@@ -87,7 +87,7 @@ def _cuda(kind: str, index: int) -> Device:
     if torch.version.cuda and properties.major < 8:
         lacking["tf32"] = f"{properties.name} (sm_{properties.major}{properties.minor}) has no TF32"
     if torch.version.hip:
-        lacking["tf32"] = "TF32 here means NVIDIA's"
+        lacking["tf32"] = "tf32 means NVIDIA's TF32"
     problem = ""
     try:
         with torch.cuda.device(index):
@@ -151,7 +151,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _hash_of_nth(name: str, index: int) -> str:
-    """Return the hash for a device without a serial number: of machine, name and index."""
+    """Return the hash of machine, name and index, for a device without a serial number."""
     return salted_hash(f"{machine_id()} {name} {index}")
 
 
@@ -186,7 +186,7 @@ def open_device(name: str, memory_limit_bytes: int | None) -> torch.device:
         with suppress(RuntimeError):  # it may fail on integrated cards
             free, total = torch.cuda.mem_get_info(device)
         reserved = torch.cuda.memory_reserved(device)
-        # This includes memory of other programs; a context alone is never larger than LARGEST_CONTEXT_BYTES.
+        # `total - free` includes the memory of other programs; a context alone is at most LARGEST_CONTEXT_BYTES.
         context = min(total - free - reserved, LARGEST_CONTEXT_BYTES)
         allowed = memory_limit_bytes - context if memory_limit_bytes else total
         if in_wsl:
@@ -219,7 +219,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def event_of(device: torch.device) -> Callable[[], torch.cuda.Event] | None:
-    """Return a function that makes events for timing this device's queue; None if it has no queue."""
+    """Return a function that makes events for timing this device's queue; None if it is no CUDA device."""
     return partial(torch.cuda.Event, enable_timing=True) if device.type == "cuda" else None
 
 
@@ -227,9 +227,9 @@ class MemoryUse:
     """Measures how much of `device`'s memory a training needs.
 
     In the first steps cuDNN tries algorithms; torch allocates a workspace for each, or frees its cache and retries
-    (Conv_v8.cpp). That does not mean that the batch is too large, so the peak is measured after the first lap of
-    training, and retries over the steps on a resident batch. The watched steps, whose memory is that of a profiler or
-    of uncompiled code, are in neither.
+    (Conv_v8.cpp). That does not mean that the batch is too large, so the peak is measured from the end of the first lap
+    on, and retries are counted in the steps on a resident batch. Neither includes the watched steps: a profiler or
+    uncompiled code needs more memory.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -250,15 +250,15 @@ class MemoryUse:
             self.resting_bytes = torch.cuda.memory_allocated(self._device)
 
     def watched(self) -> None:
-        """Leave out what the watched steps did."""
+        """Leave out the peak and the retries of the watched steps, which have just ended."""
         self._retries_before = self._all_retries()
         self.trained()
 
     @property
     def peak_bytes(self) -> int | None:
-        """Peak memory so far: of an accelerator's memory, that allocated by torch; on a CPU, resident memory.
+        """Peak memory so far in bytes: torch's on an accelerator, resident memory on a CPU; None if unknown.
 
-        On a CPU it is the peak before the watched steps: it cannot be reset.
+        It is reset only on CUDA; elsewhere it is the peak before the watched steps.
         """
         if self._device.type == "cuda" and self._peak_before is not None:
             return max(self._peak_before, self._peak() or 0)
@@ -317,7 +317,7 @@ DISGUISED = (
 def is_out_of_memory(error: BaseException, device: str = "cpu", memory_limit_bytes: int | None = None) -> bool:
     """Return whether `error`, raised in a training on `device`, means that the batch was too large.
 
-    The texts in DISGUISED only count if more than half of the memory was in use.
+    On CUDA, the texts in DISGUISED only count if more than half of the memory was in use.
     """
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True

@@ -19,8 +19,8 @@ def process_seed(trial: Trial) -> int:
 class DeviceImages:
     """Batches made on the device from uint8 images in its memory, so that a fast card does not wait for the host.
 
-    Every process has all images, and takes its share of each step: `shards`. `prepare` makes the model's input of the
-    images of a batch, with a generator for what it draws; `shuffle`: each pass has another order.
+    Every process has all images, and takes its share of each step: `shards`. `prepare` turns the images of a batch into
+    the model's input, with random numbers from the generator. `shuffle`: each pass has another order.
     """
 
     def __init__(

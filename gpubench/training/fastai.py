@@ -16,9 +16,9 @@ from gpubench.training.stepper import Stepper
 
 
 class PrecisionCallback(Callback):
-    """Any precision on every kind of device; fastai's MixedPrecision and NonNativeMixedPrecision need CUDA.
+    """Trains in any precision on any device; fastai's MixedPrecision and NonNativeMixedPrecision need CUDA.
 
-    Forward and loss of training and validation run under the mode's autocast, or in the model's fp16; the
+    Forward and loss of training and validation run under the mode's autocast, or in the model's 16-bit dtype; the
     loss gets the prediction in float32. A Stepper does what a step needs beyond the optimizer.
     """
 
@@ -116,7 +116,7 @@ class LossWeight(Callback):
     order = 5  # before the loss is scaled
 
     def before_backward(self) -> None:
-        """Weight the loss, so that the mean of all gradients is the gradient of the mean over the whole step."""
+        """Weight the loss, so that the mean of all processes' gradients is the gradient of the step's mean loss."""
         if self.dl is not None:  # a resident batch needs no weight
             self.learn.loss_grad = self.loss_grad * self.dl.shards[self.iter].weight
 
@@ -146,7 +146,7 @@ def callbacks(
 
 
 def share(learn: Learner, trial: Trial) -> None:
-    """Make the Learner average its gradients over all processes of the trial; its train loader has `shards`.
+    """Make the Learner average its gradients over all processes of the trial; its train loader needs `shards`.
 
     Call it after freezing layers. Does nothing for a single process.
     """

@@ -20,7 +20,7 @@ PICKS = {"embedding", "index", "index_select", "gather", "take"}
 """Calls that read only as many bytes of their first operand as they return."""
 
 PRODUCTS = re.compile(r"_int_mm|_scaled_mm(_v2)?|(_scaled)?_grouped_mm(_v2)?")
-"""Matrix products of the first two operands that torch has no formula for, or not in every release."""
+"""Products of two matrices, the first two operands, for which some releases of torch have no formula."""
 
 TENSOR_CORE_MULTIPLE = 8
 """Tensor cores need dimensions of 16-bit products that are multiples of it (NVIDIA, Deep Learning
@@ -31,8 +31,8 @@ class Work(TorchDispatchMode):
     """Counts FLOPs, bytes and calls below autograd and autocast, backward pass and optimizer included.
 
     FLOPs follow the formulas of torch's FlopCounterMode: 2 per multiply-add of products and
-    convolutions, none for element-wise work. FlopCounterMode itself has global module hooks and refuses
-    higher-order operators, which would disturb the step that proves the precision.
+    convolutions, none for element-wise work. FlopCounterMode itself would disturb the step that proves the
+    precision: it has global module hooks and refuses higher-order operators.
 
     Bytes are an upper bound without fusion and caches: each call reads all its tensors once and
     writes its results once; views and allocations move nothing.
@@ -58,7 +58,7 @@ class Work(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
     ) -> object:
-        """Run the call, then count it. Tensor subclasses first make their calls on plain tensors, which are counted."""
+        """Run the call, then count it. Tensor subclasses turn it into calls on plain tensors: those are counted."""
         if have_subclass(types):
             return NotImplemented
         kwargs = kwargs or {}
@@ -88,7 +88,7 @@ class Work(TorchDispatchMode):
 
 
 def work_fields(work: Work | None, samples: int, of_suite: float | None) -> dict[str, Any]:
-    """Return the fields from a watched step of `samples` samples; `work` is None if it was not counted.
+    """Return the fields of a Measurement from a watched step of `samples` samples; `work` is None if not counted.
 
     `of_suite`, the suite's FLOPs per sample, replaces the count if it is not None.
     """
@@ -112,13 +112,13 @@ def beside(work: Work, watch: AbstractContextManager[object]) -> Iterator[None]:
 
 
 def product_flops(a: torch.Tensor, b: torch.Tensor, *others: object, **options: object) -> int:
-    """Return the FLOPs of a matrix product, or of a group of them in which one dimension has all groups."""
+    """Return the FLOPs of a matrix product: a single one, a batch, or groups side by side in one dimension."""
     groups = a.shape[0] if a.ndim == b.ndim == 3 else 1
     return 2 * groups * a.shape[-2] * a.shape[-1] * b.shape[-1]
 
 
 def moved_bytes(name: str, read: list[torch.Tensor], written: list[torch.Tensor]) -> int:
-    """Return the bytes that a call reads and writes, in the model of `Work`."""
+    """Return the bytes that a call reads and writes, as `Work` counts them."""
     results = sum(map(_bytes, written))
     if name in PICKS:
         return results + sum(map(_bytes, read[1:])) + results
@@ -126,7 +126,7 @@ def moved_bytes(name: str, read: list[torch.Tensor], written: list[torch.Tensor]
 
 
 def product_sizes(name: str, operands: list[torch.Tensor]) -> list[int]:
-    """Return the dimensions that tensor cores tile: channels of a convolution, all three of a matrix product."""
+    """Return the dimensions that tensor cores tile: a convolution's channels, attention's head size, others' sides."""
     if name.startswith("convolution"):
         weight = operands[2 if name == "convolution_backward" else 1]
         return list(weight.shape[:2])

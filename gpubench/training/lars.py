@@ -7,13 +7,13 @@ import torch
 from gpubench.training.stepper import begin_momentum
 
 ROW = 1024
-"""Elements of a row, whose norms are computed first. Weights begin at a multiple of it, which suits fused kernels."""
+"""Elements in a row of the concatenated tensor. Norms are computed by row first; each weight begins a new row."""
 LEAST = 1e-8
 """Added to divisors, as in timm."""
 
 
 class Lars(torch.optim.SGD):
-    """SGD with momentum that adapts the rate of each weight to its norm (You and others 2017, arXiv 1708.03888).
+    """SGD with momentum; each weight's learning rate adapts to its norm (You and others 2017, arXiv 1708.03888).
 
     Weights of one dimension (biases and BatchNorm's) neither decay nor adapt. All gradients are concatenated into one
     tensor to scale them, so that the number of kernels does not depend on the network's size
@@ -64,7 +64,7 @@ class Lars(torch.optim.SGD):
             weight.grad = flat[start:].as_strided(weight.shape, weight.stride(), flat.storage_offset() + start)
 
     def _concatenated(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return the elements of all tensors in rows, in the order of the weights' memory."""
+        """Return the elements of all tensors in a tensor (rows, ROW), in the order of the weights' memory."""
         parts = []
         for tensor, weight, gap in zip(tensors, self._adapted, self._gaps, strict=True):
             if tensor.stride() != weight.stride():

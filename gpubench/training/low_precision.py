@@ -19,14 +19,14 @@ from gpubench.suite.precisions import NO_LARGE_LINEAR
 MULTIPLE = 16
 """`torch._scaled_mm` takes dimensions that are multiples of it."""
 LEAST = 32
-"""Smallest dimension: on CUDA `torch._int_mm` takes more than 16 rows."""
+"""Smallest dimension: on CUDA `torch._int_mm` needs more than 16 rows."""
 INT8_MOST = 127
 SMALLEST = 1e-12
 """Smallest divisor of a scale."""
 
 
 def float8_types() -> tuple[torch.dtype, torch.dtype]:
-    """Return the dtypes of activations and weights, and of gradients. AMD's series MI300 has another encoding."""
+    """Return the dtype of activations and weights, and the dtype of gradients. AMD's MI300 has another encoding."""
     if torch.version.hip and torch.cuda.get_device_properties().gcnArchName.startswith("gfx94"):
         return torch.float8_e4m3fnuz, torch.float8_e5m2fnuz
     return torch.float8_e4m3fn, torch.float8_e5m2
@@ -50,25 +50,25 @@ def to_int8(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def float8_product(
     a: torch.Tensor, b: torch.Tensor, a_scale: torch.Tensor, b_scale: torch.Tensor, dtype: torch.dtype, fast: bool
 ) -> torch.Tensor:
-    """Return a x b in `dtype`, for float8 a in rows and b in columns; `fast` sums with fewer bits, as on forward."""
+    """Return a x b in `dtype`, of float8 a (row-major) and b (column-major); `fast`: sum with fewer bits (forward)."""
     if torch.__version__ >= "2.15":
         tensorwise = functional.ScalingType.TensorWise
         return functional.scaled_mm(
             a, b, a_scale, tensorwise, b_scale, tensorwise, output_dtype=dtype, use_fast_accum=fast
         )
-    # Older releases have no public name for it, or (2.11) one without a kernel for CPUs, at which compiled code breaks.
+    # Older releases have no public name for it, except 2.11: there CPUs have no kernel, and torch.compile breaks at it.
     return torch._scaled_mm(a, b, scale_a=a_scale, scale_b=b_scale, out_dtype=dtype, use_fast_accum=fast)
 
 
 def int8_product(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Return a x b in `dtype`; both are quantised here, a by rows and b by columns."""
     (a8, a_scale), (b8, b_scale) = to_int8(a), to_int8(b.t())
-    # No release has a public name for it.
+    # No release has a public name for `torch._int_mm`.
     return (torch._int_mm(a8.contiguous(), b8.contiguous().t()).float() * b_scale.t() * a_scale).to(dtype)
 
 
 def random_product(name: str, side: int, device: torch.device) -> Callable[[], torch.Tensor]:
-    """Return a function that multiplies two square matrices, already in 8 bits: the peak of precision `name`."""
+    """Return a function that multiplies two square matrices, already in 8 bits: for the peak of precision `name`."""
     a, b = (torch.randn(side, side, device=device) for _ in range(2))
     if name == "int8-mixed":
         return partial(torch._int_mm, to_int8(a)[0], to_int8(b)[0].t())
@@ -104,7 +104,7 @@ class _Float8(torch.autograd.Function):
 
 
 class _Int8(torch.autograd.Function):
-    """The same in int8. Each product sums over another dimension, so it quantises its operands anew."""
+    """As _Float8, but in int8. Each product sums over another dimension, so it quantises its operands anew."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -125,17 +125,17 @@ class LowPrecisionLinear(nn.Linear):
 
     product: type[torch.autograd.Function]
     multiplied = 0
-    """Products of its last forward pass with its backward pass."""
+    """Number of 8-bit products in its last forward pass and in the backward pass after it."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the layer's output for (..., in_features); rows of zeros fill up to a multiple of 32."""
+        """Return the output (..., out_features) for `x` (..., in_features), computed in a multiple of 32 rows."""
         device = x.device.type
         if torch.is_autocast_enabled(device):
             x = x.to(torch.get_autocast_dtype(device))
         if torch.is_grad_enabled():
             self.multiplied = 1 + x.requires_grad + self.weight.requires_grad
         rows = x.reshape(-1, self.in_features).contiguous()
-        if missing := max(LEAST - len(rows), -len(rows) % LEAST):  # not always: padding and cutting copy
+        if missing := max(LEAST - len(rows), -len(rows) % LEAST):  # only if needed: padding and cutting copy
             filled = functional.pad(rows, (0, 0, 0, missing))
             output: torch.Tensor = self.product.apply(filled, self.weight)[: len(rows)]
         else:
@@ -161,11 +161,11 @@ LAYERS: dict[str, type[LowPrecisionLinear]] = {"float8": Float8Linear, "int8-mix
 
 
 def convert(model: nn.Module, name: str) -> None:
-    """Make the linear layers of `model` multiply in 8 bits, in place, where both dimensions are multiples of 16.
+    """Make the linear layers of `model` whose sizes fit (see `fits`) multiply in 8 bits, in place.
 
-    The last one is the head and stays, unless it is the whole model. Raises Unsupported if no layer is left.
+    The last linear layer, the head, stays unless it is the whole model. Raises Unsupported if no layer is left.
     """
-    # Subclasses compute something of their own.
+    # Not subclasses, which may compute something else.
     linears = [module for module in model.modules() if type(module) is nn.Linear]
     layers = [layer for layer in linears if layer is model or (layer is not linears[-1] and fits(layer))]
     if not layers:
@@ -175,11 +175,11 @@ def convert(model: nn.Module, name: str) -> None:
 
 
 def fits(layer: nn.Linear) -> bool:
-    """Return whether the operators take the layer's dimensions."""
+    """Return whether 8-bit products take the layer's dimensions: multiples of 16, at least 32."""
     sizes = (layer.in_features, layer.out_features)
     return all(size % MULTIPLE == 0 and size >= LEAST for size in sizes)
 
 
 def products_of(model: nn.Module) -> int:
-    """Return the 8-bit products of a forward and a backward pass of `model`; a layer that is used twice counts once."""
+    """Return the number of 8-bit products in a forward and backward pass; a layer that is used twice counts once."""
     return sum(layer.multiplied for layer in model.modules() if isinstance(layer, LowPrecisionLinear))

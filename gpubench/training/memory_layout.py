@@ -31,8 +31,8 @@ def layout(case: Case) -> torch.memory_format:
 def fastest(precision: str, device: str) -> str:
     """Return the layout that is fastest in this precision on `device`.
 
-    cuDNN is faster with channels last only on tensor cores, which IEEE fp32 does not use; without them it is slower
-    (a V100 in fp32: 2.76 s against 1.68 s, pytorch/pytorch#44943). Also faster with channels last: MIOpen on Instinct
+    With channels last, cuDNN is faster only on tensor cores, which IEEE fp32 does not use; elsewhere it is slower (a
+    V100 in fp32: 2.76 s against 1.68 s, pytorch/pytorch#44943). Also faster with channels last: MIOpen on Instinct
     cards in half precision, and oneDNN (CPUs and Intel's cards). Apple's Metal is faster with channels first.
     """
     kind = torch.device(device).type

@@ -18,7 +18,7 @@ from gpubench.training.precision import KINDS, PrecisionError, dtype_name
 from gpubench.training.trace import KERNELS, Operand, Trace
 
 NARROW = re.compile(r"_int_mm|_scaled_(grouped_)?mm(_v2)?|gemm_4bit")
-"""Matrix products of operands with 8 bits or fewer; other operands are scales."""
+"""Matrix products of operands with 8 bits or fewer; their other operands are scales."""
 
 EIGHT_BITS = frozenset().union(*(kind.linears for kind in KINDS.values()))
 """dtypes that only float8 and int8-mixed multiply."""
@@ -47,18 +47,18 @@ class OperandWatch(TorchDispatchMode):
         self.seen: Counter[tuple[str, torch.dtype]] = Counter()
         self.devices: Counter[str] = Counter()
         self.float8_tensors = 0
-        """Calls with a float8 operand. Emulated float8 has such calls, but no float8 products."""
+        """Number of calls with a float8 operand. Emulated float8 has such calls, but no float8 products."""
         self.low_flops = 0
         """FLOPs of products in 8 bits; 0 if a CUDA graph hides some."""
         self.compiled_regions = 0
-        """Calls of compiled code in the watched step."""
+        """Number of calls of compiled code in the watched step."""
         self.note = ""
         """How the operands were seen, if not in eager code."""
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
     ) -> object:
-        """Count the call, then run it. Tensor subclasses first make their calls on plain tensors, which are counted."""
+        """Count the call, then run it. Tensor subclasses turn it into calls on plain tensors: those are counted."""
         if have_subclass(types):
             return NotImplemented
         tensors = [tensor for tensor in args if isinstance(tensor, torch.Tensor)]
@@ -69,7 +69,7 @@ class OperandWatch(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def _count(self, name: str, operands: Sequence[Operand]) -> torch.dtype | None:
-        """Count a call by the dtype of its first operand, or of its narrowest one beside scales; return the dtype."""
+        """Count a call by the dtype of its first operand (if others are scales, the narrowest); return the dtype."""
         narrow = NARROW.fullmatch(name)
         if narrow:
             dtypes = sorted((dtype for dtype, _ in operands), key=lambda dtype: dtype.itemsize)
@@ -85,10 +85,10 @@ class OperandWatch(TorchDispatchMode):
         return dtypes[0]
 
     def steps(self, eager: AbstractContextManager[Any]) -> Iterator[AbstractContextManager[Any]]:
-        """Yield the context of each untimed step that the proof needs; `eager` watches one that runs uncompiled.
+        """Yield the context of each untimed step that the proof needs; `eager` is the context of an uncompiled step.
 
-        Compiled code is proved while it runs, by the profiler. If it has no products with visible operands, a step of
-        its eager twin is watched instead.
+        The profiler watches compiled code. If it shows no operands of products there, the same step runs uncompiled
+        (as the "eager twin") and is watched.
         """
         if _has_compiled():
             on_cuda = [ProfilerActivity.CUDA] if self._device.startswith("cuda") else []
@@ -103,21 +103,21 @@ class OperandWatch(TorchDispatchMode):
             self.low_flops = 0
             self.seen.clear()
             self.devices.clear()
-            # Without it torch 2.11 would time eager code: what it calls under a dispatch mode stays uncompiled.
+            # Otherwise torch 2.11 would leave code uncompiled after it ran under a dispatch mode, and time it so.
             with torch.compiler.set_stance("force_eager"):
                 yield eager
         else:
             yield eager
 
     def _read(self, profiler: profile) -> int:
-        """Count the operands in a profile; return how many of the calls, or kernels, are those of compiled code."""
+        """Count the calls in a profile by operands; return how many are of compiled code, 0 if templates hide some."""
         trace = Trace(profiler)
         inside = 0
         for name, operands, is_compiled in trace.calls(lambda name: bool(family_of(name)), NARROW.fullmatch):
             inside += bool(self._count(name, operands)) and is_compiled
         self.compiled_regions = trace.compiled_regions
         if self.compiled_regions and (kernels := trace.kernels).total() >= self.seen.total():
-            # Kernels also show what CUDA graphs hide; the calls stay for families whose kernels have no known name.
+            # Kernels also show what CUDA graphs hide. Families without known kernel names keep their calls.
             hidden = kernels.total() - self.seen.total()
             if low_calls(kernels) > low_calls(self.seen):
                 self.low_flops = 0
@@ -129,7 +129,7 @@ class OperandWatch(TorchDispatchMode):
     def check(self, name: str, device: str = "cpu", low_products: int = 0) -> str:
         """Return a summary of the operands for the row; raises PrecisionError if precision or device are wrong.
 
-        `low_products` are the 8-bit products that the step has to have. Under autocast a few calls may stay in
+        `low_products` is the least number of 8-bit products in the step. Under autocast a few calls may stay in
         float32 (such as a loss computed as a matmul), so in each family most calls must have the precision's dtype;
         for fp32 and tf32 all of them.
         """
@@ -154,18 +154,18 @@ class OperandWatch(TorchDispatchMode):
         return f"operands {self.summary} on {device}{self.note}"
 
     def _check_low(self, name: str, low_products: int) -> None:
-        """Raise PrecisionError if 8-bit products are missing, or are there under the name of another precision."""
+        """Raise PrecisionError if 8-bit products are missing, or if there are some in another precision."""
         low = KINDS[name].linears
         if low and not low_products:
             raise PrecisionError(f"asked for {name}: the suite must use mode.prepare and a Stepper")
         right = sum(n for (_, dtype), n in self.seen.items() if dtype in low)
         if right < low_products:
             raise PrecisionError(
-                f"asked for {name}, but {right} products had such operands, and its linear layers have {low_products}"
-                f" a step, both gradients included: {self.summary}"
+                f"asked for {name}, but only {right} products had 8-bit operands, and its linear layers have"
+                f" {low_products} in a step, both gradients included: {self.summary}"
             )
         if low and not any(dtype is KINDS[name].operand for _, dtype in self.seen):
-            raise PrecisionError(f"asked for {name}, but nothing beside it had bfloat16 operands: {self.summary}")
+            raise PrecisionError(f"asked for {name}, but no other call had bfloat16 operands: {self.summary}")
         if wrong := sum(n for (_, dtype), n in self.seen.items() if dtype in EIGHT_BITS - low):
             raise PrecisionError(
                 f"asked for {name}, but {wrong} products had operands other than"

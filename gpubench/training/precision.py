@@ -29,7 +29,7 @@ class Kind:
 
     @property
     def operand(self) -> torch.dtype:
-        """The dtype of the operands of matmuls, convolutions and RNNs, but for linear layers in 8 bits."""
+        """The dtype of the operands of matmuls, convolutions and RNNs, except linear layers in 8 bits."""
         return self.autocast or self.weights
 
 
@@ -55,7 +55,7 @@ class Mode:
 
     @property
     def adam_eps(self) -> float:
-        """Adam's epsilon: in pure fp16 the root of 2**-24, because second moments below that become 0."""
+        """Adam's epsilon: in pure fp16 the square root of 2**-24, because second moments below 2**-24 become 0."""
         return 2.0**-12 if PRECISIONS[self.name].pure and KINDS[self.name].weights is torch.float16 else 1e-8
 
     def autocast(self) -> AbstractContextManager[object]:
@@ -84,7 +84,7 @@ class Mode:
         convert_network(model, kind.weights)
         for module in model.modules():
             if isinstance(module, BATCH_NORMS):
-                module.float()  # convert_network skips only those with weights
+                module.float()  # convert_network only skips BatchNorms with weights
         return model
 
     def input(self, x: torch.Tensor) -> torch.Tensor:
@@ -128,7 +128,7 @@ def flags() -> dict[str, str]:
     """Return the value of every switch that `set_flags` sets, by its name in `torch.backends`."""
     switches = [*_tf32_values("fp32"), *(f"cuda.matmul.{name}" for name in _reductions()), "cudnn.benchmark"]
     values = {switch: str(attrgetter(switch)(torch.backends)) for switch in switches}
-    return {switch: "ieee" if value == "none" else value for switch, value in values.items()}  # at no level: no TF32
+    return {switch: "ieee" if value == "none" else value for switch, value in values.items()}  # "none": not set
 
 
 def check_flags(name: str, before: Mapping[str, str] | None = None) -> None:

@@ -25,8 +25,7 @@ from gpubench.training.device import bus_address
 def distributed(model: torch.nn.Module, trial: Trial, **options: Any) -> torch.nn.Module:
     """Return the model with gradients averaged over all processes (DDP, with `options`); the model itself if alone.
 
-    Call it after moving it to its device and freezing layers. Gradients are views of the buffers that are sent, so
-    that none is copied.
+    Call it after moving the model to its device and freezing layers. Gradients are views of the sent buffers: no copy.
     """
     if trial.case.processes == 1:
         return model
@@ -68,12 +67,12 @@ def loopback_store(timeout_seconds: float) -> dist.TCPStore:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a process meets the others."""
+    """What a process needs to join the others of its trial."""
 
     port: int
     """Port of the store, or of the relay to it, on this machine's loopback address."""
     run: str
-    """Name of this trial in the store; every trial has another."""
+    """Name of this trial in the store, which no other trial has."""
     node: int
     address: str
     """This machine's address, as the others see it."""
@@ -84,7 +83,7 @@ class Place:
 
 
 def connect(place: Place) -> dist.Store:
-    """Return the store's keys of this trial."""
+    """Connect to the store; return a view of it that has only the keys of this trial."""
     return dist.PrefixStore(place.run, store_at(place.port, place.collective_seconds))
 
 
@@ -124,7 +123,7 @@ def join(place: Place, store: dist.Store, trial: Trial) -> tuple[Peers, dict[str
 
 
 def _cards(trial: Trial, device: torch.device) -> list[str]:
-    """Return the UUIDs of the NVIDIA cards that this machine's processes train on, in its first process."""
+    """Return the UUIDs of the NVIDIA cards that this machine's processes train on; empty except in rank 0."""
     if device.type != "cuda" or trial.rank or not torch.version.cuda:
         return []
     return [str(torch.cuda.get_device_properties(name).uuid) for name in trial.case.devices]
@@ -140,12 +139,12 @@ def _is_bound(device: torch.device) -> bool:
 
 
 LEAVE_SECONDS = 0.2
-"""Time before the group is destroyed, in which a thread of it frees the last tensors. That thread needs Python's lock,
-which torch 2.6 keeps while it waits for the thread: sometimes both waited for ever."""
+"""Seconds before the group is destroyed, in which a thread of the group frees the last tensors. That thread needs
+Python's lock (the GIL). torch 2.6 keeps the lock while it waits for the thread: sometimes both waited for ever."""
 
 
 def leave() -> None:
-    """Leave the process group, after every process has answered."""
+    """Leave the process group; call it after this process has sent its measurement."""
     time.sleep(LEAVE_SECONDS)
     dist.destroy_process_group()
 

@@ -20,7 +20,7 @@ from gpubench.training.process_group import distributed, quiet, weighted_mean
 from gpubench.training.stepper import Stepper
 
 BYTES = 256
-"""Vocabulary of a text in bytes."""
+"""Size of the vocabulary of a text that is read byte by byte."""
 SYNTHETIC_TOKENS = 1 << 20
 CLIP_NORM = 1.0
 Batch = tuple[torch.Tensor, torch.Tensor]
@@ -66,7 +66,7 @@ class RandomSequences:
         self.window = torch.arange(trial.params.context + 1, device=device)
         self.steps = steps_of(trial)
         self.tokens = self.steps * _step_tokens(trial)
-        """Of an epoch, in all processes."""
+        """Tokens of an epoch, in all processes."""
 
     def __len__(self) -> int:
         return self.steps
@@ -80,7 +80,7 @@ class RandomSequences:
 
 
 def sequences_in_order(text: torch.Tensor, trial: Trial, device: torch.device) -> list[Batch]:
-    """Return batches from the start of a text; what fills no sequence is left out."""
+    """Return batches of the first `valid_tokens` of a text, in order; what fills no sequence is left out."""
     context = trial.params.context
     end = max(1, min(trial.params.valid_tokens, len(text) - 1) // context) * context
     part = text[: end + 1].to(device).long()
@@ -103,7 +103,7 @@ def set_rates(optimizers: Optimizers, share: float) -> None:
 def blueprint_of(
     trial: Trial, network: torch.nn.Module, optimizers_of: Callable[[], Optimizers], rate_at: Rate
 ) -> Blueprint:
-    """Return the network, its optimizers, and the learning rate, in as many steps as a run takes."""
+    """Return the blueprint: the network, its optimizers, and the learning rate over all steps of a run."""
     params, steps = trial.params, steps_of(trial)
     tokens = torch.zeros(2, params.context, dtype=torch.int64)
     return Blueprint(

@@ -1,4 +1,4 @@
-"""Divides an epoch into steps and processes, so that it has every sample exactly once. Pure Python."""
+"""Divides the samples of an epoch among steps and processes, so that no sample occurs twice. Pure Python."""
 
 from dataclasses import dataclass
 
@@ -12,8 +12,8 @@ class Shard:
     start: int
     stop: int
     weight: float = 1.0
-    """Factor for the loss (a mean over these samples) with which the mean of all processes' gradients is the
-    gradient of the mean over the whole step: 1 if all processes have the same number of samples."""
+    """Factor for the loss, which is a mean over these samples. With it, the mean of all processes' gradients is the
+    gradient of the whole step's mean loss. It is 1 if all processes have the same number of samples."""
 
 
 def shards(

@@ -23,13 +23,12 @@ NEVER = 2**31 - 1
 class Stepper:
     """Backward pass and optimizer step of `mode`, with the same calls in a suite for every precision.
 
-    fp16 and fp16-master scale the loss by torch's GradScaler: it starts at 65536, is halved at each overflow,
-    whose step is skipped, and doubled after 2000 good steps. With fp16-master the optimizer trains float32 copies
-    of the model's float16 weights, which are copied back after each step. A pure precision trains
-    its 16-bit weights directly, by default unscaled, and takes every step without a check, as Apex O3
-    did: a gradient that overflowed makes the weights infinite, which the end of the run reports. Create the
-    Stepper before the optimizer's first step, and after `mode.prepare(model)`; pass float32 losses, which
-    no scale can overflow.
+    fp16 and fp16-master scale the loss by torch's GradScaler. The scale starts at 65536, is halved at each overflow
+    (that step is skipped), and doubled after 2000 good steps. With fp16-master the optimizer trains float32 copies
+    of the model's float16 weights; after each step they are copied into the model. A pure precision trains its 16-bit
+    weights directly, by default unscaled, and takes every step without a check, as Apex O3 did: a gradient that
+    overflows makes weights infinite, and the trial ends as diverged. Create the Stepper before the optimizer's first
+    step, and after `mode.prepare(model)`; pass float32 losses, which no scale can overflow.
 
     Args:
         mode: the precision.
@@ -110,7 +109,7 @@ class Stepper:
             optimizer.zero_grad()
 
     def _update_scale(self) -> None:
-        """Update the scale, and count the step if an overflow made the scaler skip it, without waiting."""
+        """Update the scale; count the step if an overflow made the scaler skip it. Does not wait for the device."""
         self._scaler.update()
         if self._scale is None:
             return
@@ -165,7 +164,7 @@ class Stepper:
 
     def _diverged(self) -> str:
         if self._losses.last_is_bad:
-            return f"the last loss was not finite, nor were {self._losses.count} of all {self._losses.total}"
+            return f"the last loss was not finite ({self._losses.count} of {self._losses.total} losses were not)"
         # Other buffers than BatchNorm's may be infinite on purpose (a mask).
         learnt = [tensor for _, tensors in _owners(self._model) for tensor in tensors]
         if bad := sum(not bool(tensor.isfinite().all()) for tensor in learnt):
@@ -184,7 +183,7 @@ class Tally:
     """Counts device scalars that are not finite, and reads them only at the end."""
 
     FEW = 256
-    """Values that are stored before they are checked: a check of each would add small kernels to each step."""
+    """Number of values that are checked together: a check of each would add small kernels to each step."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -241,8 +240,8 @@ def use_masters(optimizers: Sequence[torch.optim.Optimizer]) -> tuple[list[nn.Pa
 def begin_momentum(optimizer: torch.optim.Optimizer) -> None:
     """Set the momentum of a fused SGD to zero before the first step.
 
-    Without it, the first step allocates uninitialised memory, which stays so if that step is skipped for an overflow
-    (torch/optim/sgd.py, FusedSgdKernel.cu). Without dampening, a first step from zero is the same.
+    Otherwise the first step allocates it uninitialised, and it stays so if that step is skipped for an overflow
+    (torch/optim/sgd.py, FusedSgdKernel.cu). A first step from zero has the same result, unless there is dampening.
     """
     if not isinstance(optimizer, torch.optim.SGD):
         return
@@ -253,9 +252,9 @@ def begin_momentum(optimizer: torch.optim.Optimizer) -> None:
 
 
 def dtypes_of(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, int]:
-    """Return the number of tensors by owner and dtype: of model, BatchNorms (statistics included) and optimizers.
+    """Return the number of tensors by owner and dtype (`model float16`).
 
-    BatchNorm's weights are not counted again for the optimizers.
+    Owners: `model`, `BatchNorm` (with statistics), `frozen`, and `optimizer` (all trained weights except BatchNorm's).
     """
     norms = {id(p) for module in model.modules() if isinstance(module, BATCH_NORMS) for p in module.parameters()}
     counts = Counter(f"{owner} {dtype_name(tensor.dtype)}" for owner, tensors in _owners(model) for tensor in tensors)
@@ -269,7 +268,7 @@ def dtypes_of(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> 
 def _owners(model: nn.Module) -> Iterator[tuple[str, list[torch.Tensor]]]:
     """Yield `BatchNorm`, `model` or `frozen`, and the tensors of each module.
 
-    Frozen are weights with another dtype than all trained ones, such as those beside adapters.
+    `frozen` has the weights whose dtype no trained weight has, such as 4-bit weights beside adapters.
     """
     trained = {weight.dtype for weight in model.parameters() if weight.requires_grad}
     for module in model.modules():

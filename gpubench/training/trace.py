@@ -1,4 +1,4 @@
-"""Reads the profiler's trace of a step: operand dtypes of calls and kernels, and which of them compiled code made."""
+"""Reads the profiler's trace of a step: operand dtypes of calls and kernels, and which are of compiled code."""
 
 import json
 import re
@@ -36,9 +36,9 @@ KERNELS = {
     "convolution": re.compile(r"fprop|dgrad|wgrad|convol"),
     "matmul": re.compile(r"gemm|xmma|cutlass|nvjet"),
 }
-"""Pattern of the names of CUDA kernels of cuDNN, cuBLAS and CUTLASS by family."""
+"""Pattern for the names of CUDA kernels (cuDNN, cuBLAS, CUTLASS), by family."""
 DTYPE_OF_KERNEL = {
-    # First: these kernels are also named after the 16 bits of their output.
+    # First, because their names also contain the 16-bit dtype of the output.
     torch.float8_e4m3fn: re.compile(r"e4m3|e5m2|fp8|nvjet_(sm\d+_)?q"),
     torch.int8: re.compile(r"imma|int8|[_x](i|s)8(?!84)"),  # s884 is Volta's fp16
     torch.bfloat16: re.compile(r"bf16|bfloat16|nvjet_(sm\d+_)?tst"),
@@ -66,12 +66,12 @@ class Trace:
 
     @property
     def kernels(self) -> Counter[tuple[str, torch.dtype]]:
-        """CUDA kernels by family and dtype, for CUDA graphs, whose kernels have no calls. Others are not counted."""
+        """Number of CUDA kernels with known names, by family and dtype; those of CUDA graphs have no calls."""
         return Counter(filter(None, (family_of_kernel(event["name"]) for event in self._kernel_events)))
 
     @property
     def has_templates(self) -> bool:
-        """Whether there are products in Triton's templates, whose names do not have the dtypes of their operands."""
+        """Whether some products are kernels of Triton's templates: their names do not contain operand dtypes."""
         return any(event["name"].startswith("triton_tem") for event in self._kernel_events)
 
     @property
@@ -86,9 +86,9 @@ class Trace:
     def calls(
         self, wanted: Callable[[str], bool], whole: Callable[[str], object]
     ) -> Iterator[tuple[str, Sequence[Operand], bool]]:
-        """Yield name, operands and whether compiled code made it, of each innermost call with a `wanted` name.
+        """Yield each innermost call with a `wanted` name: name, operands, and whether it is of compiled code.
 
-        A call whose name is `whole` counts instead of those inside it: a CPU's `_scaled_mm` calls `mm` in float32.
+        A call whose name `whole` accepts counts instead of those inside it: a CPU's `_scaled_mm` calls `mm` in float32.
         """
         calls = [event for event in self._events if event.get("cat") in {"cpu_op", "user_annotation"}]
         calls.sort(key=lambda event: (event["tid"], event["ts"], -event["dur"]))
@@ -108,7 +108,7 @@ class Trace:
 
 
 def family_of_kernel(name: str) -> tuple[str, torch.dtype] | None:
-    """Return family and operand dtype of a CUDA kernel, or None if its name has none."""
+    """Return family and operand dtype of a CUDA kernel, or None if its name does not contain both."""
     family = next((family for family, pattern in KERNELS.items() if pattern.search(name)), "")
     dtype = next((dtype for dtype, pattern in DTYPE_OF_KERNEL.items() if pattern.search(name)), None)
     return (family, dtype) if family and dtype else None

@@ -49,10 +49,10 @@ class Clock:
         now: returns monotonic seconds.
         report: called with the progress a few times per second.
         watch: returns the contexts of the untimed steps whose operands are checked.
-        settled: returns whether the card's clock and temperature are constant; the warm-up lasts at least until then.
-        peers: the processes that train together. At the end of every lap they exchange their numbers: the lap has
-            the samples of all, and the time of the slowest. So all decide alike, and stop at the same step.
-        memory: measures the device's memory; called between the parts of the training.
+        settled: returns whether the card's clock and temperature are constant. The warm-up waits for it, within limits.
+        peers: the processes that train together. After every lap they exchange steps, samples and times: the lap gets
+            the sum of the samples, and the time of the slowest process. So all processes stop at the same step.
+        memory: measures the device's memory; its methods are called between the parts of the training.
     """
 
     def __init__(
@@ -83,20 +83,20 @@ class Clock:
         self._notes: Notes | None = None
         self._resumed = ""
         self.table: list[Mapping[str, str | int | float]] = []
-        """Table of the suite for the row: lines with the same columns."""
+        """Lines of the suite's table in the row; all have the same columns."""
         self.remarks: list[str] = []
         """Remarks for the row, as text."""
 
     def runs(self, n: int, event: Callable[[], Any] | None = None) -> Iterator[int]:
-        """Yield the number of each whole run inside this process, from 0 to n - 1; only 0 in a sampled trial.
+        """Yield the number of each training run in this process, from 0 to n - 1; only 0 unless the mode is full.
 
-        The runs are one trial, whose results are those of the run with the median time (of two in the middle, the
+        All runs are one trial. The trial has the numbers of the run with the median time (of two in the middle, the
         faster one).
 
         Args:
             n: number of runs.
             event: makes an event of the device (see `event_of`). With it, a full run waits for the device only at its
-                beginning and end, and times whole passes by events in the device's queue. All its phases count.
+                beginning and end, times whole passes by events in the device's queue, and allows no `counted=False`.
         """
         for run in range(n if self._sampling.epochs is None else 1):
             if run:
@@ -128,7 +128,7 @@ class Clock:
             except GeneratorExit:  # the suite left its loop, for example because a goal was reached
                 if not self.enough:
                     self._run.planned = epoch + 1
-                self.end_epoch(agree=False)  # or it failed: do not wait for other processes
+                self.end_epoch(agree=False)  # the suite may have failed: do not wait for other processes
                 raise
             self.end_epoch()
             epoch = self._run.following(self._sampling)
@@ -189,7 +189,7 @@ class Clock:
         unfinished = max(0.0, elapsed - self.elapsed)
         self._run.lost_seconds += unfinished
         again = f"{state['resumed']}; " if state.get("resumed") else ""
-        self._resumed = f"{again}at epoch {len(self._run.epochs)}, {unfinished:.1f} s of an unfinished one counted"
+        self._resumed = f"{again}at epoch {len(self._run.epochs)}, {unfinished:.1f} s of an unfinished epoch counted"
 
     def steps(
         self,
@@ -205,8 +205,8 @@ class Clock:
         Args:
             loader: any iterable; its `len` is the number of steps in an epoch.
             phase: `train`, `valid`, or another name.
-            samples: samples in one whole epoch of this phase (default: steps x the first batch's). Required for
-                a loader without `len`, to know how much a sampled run left out.
+            samples: samples of a whole pass, in all processes (default: steps x samples of the first batch). Unless
+                the mode is full, required for a loader without `len`: the rest of the pass is projected.
             count: returns the samples in a batch (default: the first dimension of its first element).
             counted: False for phases outside the run's time, such as compiling, warming up or a
                 validation between epochs: their laps are stored, but not counted.
@@ -261,7 +261,7 @@ class Clock:
         return length or 0
 
     def _begin_laps(self, phase: str, total_steps: int) -> Laps:
-        """Begin the first lap of a phase."""
+        """Begin the first lap of a phase; return its laps."""
         first = max(0, self._run.epoch) in self._run.stages
         # On an accelerator, training has warmed the device for other phases; only their first lap is warm-up.
         warm = phase != "train" and bool(self._run.steady) and self._sampling.least_warmup_seconds > 0
@@ -273,7 +273,7 @@ class Clock:
             self._first_step = started
             if self._report:
                 self._report({"phase": phase, "fraction": 0.0, "rate": None})
-        # A run that never waits for the device has no rate on the host, so a lap is a whole pass.
+        # In an unbroken run the host does not wait, so it cannot measure a rate: a lap is a whole pass.
         steps = (total_steps if self._timer.unbroken else 0) or self._lap_steps.get(phase, 1)
         return Laps(phase, self._run.epoch, stop, self._sampling, total_steps, started, steps)
 
@@ -290,7 +290,7 @@ class Clock:
         laps.close(lap, now)
         if self._report and now - self._reported >= REPORT_SECONDS:
             self._reported = now
-            # In a run that never waits for the device the lap's seconds are the host's.
+            # In an unbroken run the lap's seconds are the host's, which does not wait for the device.
             rate = lap.samples / lap.seconds if lap.seconds > 0 and not timer.unbroken else None
             fraction = self._run.done(self._sampling, lap.phase, laps.stop.share(total_steps))
             self._report({"phase": lap.phase, "fraction": fraction, "rate": rate})
@@ -328,7 +328,7 @@ class Clock:
 
         The first steps are untimed and run inside `watch`; the following laps measure the rate of steps
         without the input pipeline, and count nowhere else. With stages, one batch of each stage is used.
-        With several processes, further laps have `together` false: the same steps without communication.
+        With several processes, the last steps run without communication, while `together` is false.
         """
         self.end_epoch()  # fastai does not end the epoch of a cancelled fit
         self._notes = self.notes  # before these steps, which are not training
@@ -357,12 +357,12 @@ class Clock:
         return self._run.stage_seconds()
 
     def note(self, notes: Callable[[], Notes]) -> None:
-        """Set the function that is called once after the training: reading a device's counters waits for it."""
+        """Set the function that returns the notes. It is called after the training: it waits for the device."""
         self._note = notes
 
     @property
     def notes(self) -> Notes:
-        """The notes of the training, which must be over."""
+        """The notes of the training; read them only after its end."""
         if self._notes is None:
             self._notes = self._note()
         return self._notes
@@ -376,7 +376,7 @@ class Clock:
         run = median_run([*self._ended, self._run])
         summary = run.summary(self._resident.laps)
         later_ratio = run.later_ratio if self._sampling.epochs and not summary["measured"] else 1.0
-        trend = f"unsteady: steps would be {later_ratio - 1:+.0%} later if the trend of the sample goes on"
+        trend = f"unsteady: later step times would differ by {later_ratio - 1:+.0%} if the sample's trend goes on"
         moving = run.drifted or trend * (later_ratio != 1)
         return {
             "setup_seconds": first - self._built,

@@ -10,11 +10,11 @@ DRIFT = 0.2
 """Timed laps are unsteady if their halves differ by more than this share, even after a flat warm-up."""
 
 HEATING_SECONDS, TREND = 300.0, 0.03
-"""How long a trend is assumed to last, as a cooler heats up. It is reported if it changes step times by over TREND."""
+"""Seconds that a trend is assumed to last (a cooler heats up), and the smallest change of step times to report."""
 
 TREND_LAPS, TREND_Z = 8, 3.29
-"""Least number of laps with a trend, and its distance from none in standard deviations (more for few laps): that of
-0.1% of steady samples with independent laps, and of 2 to 8% if neighbours correlate by 0.6."""
+"""Fewest laps for a trend, and its least z value (higher for few laps). False alarms: 0.1% of steady samples with
+independent laps, 2 to 8% if neighbouring laps correlate by 0.6."""
 
 
 def _pace(laps: Sequence[Lap]) -> float:
@@ -25,7 +25,7 @@ def _pace(laps: Sequence[Lap]) -> float:
 def without_slow_start(laps: Sequence[Lap]) -> Sequence[Lap]:
     """Return the timed laps of a stage without its first epoch if the later ones are faster.
 
-    Cold files make a first epoch slow. It counts once in the run, so its pace is no drift.
+    Files that are not cached yet make the first epoch slow. This happens once in a run, so it is no drift.
     """
     later = [lap for lap in laps if lap.epoch > laps[0].epoch]
     return later if later and _pace(later) < _pace([lap for lap in laps if lap.epoch == laps[0].epoch]) else laps
@@ -39,16 +39,16 @@ def drift(laps: Sequence[Lap]) -> str:
     early, late = _pace(laps[:half]), _pace(laps[-half:])
     if early <= 0 or abs(late / early - 1) <= DRIFT:
         return ""
-    return f"unsteady: a step took {late / early - 1:+.0%} in the second half of the timed laps"
+    return f"unsteady: step times changed by {late / early - 1:+.0%} in the second half of the timed laps"
 
 
 def trend(laps: Sequence[Lap], most_seconds: float) -> float:
-    """Return by which share these laps' trend changes step times in `most_seconds`, within HEATING_SECONDS; or 0."""
+    """Return the relative change of step times within `most_seconds`, at most HEATING_SECONDS; 0 without a trend."""
     times = [lap.started + lap.seconds / 2 for lap in laps]
     paces = [_pace([lap]) for lap in laps]
     if len(laps) < TREND_LAPS or min(paces) == max(paces) or any(lap.earlier for lap in laps):
         return 0.0
-    # Fisher's transformation of a correlation, whose tails are heavier for few laps; a perfect one has no end.
+    # Fisher's transformation of a correlation: infinite for a perfect one, with heavier tails for few laps.
     z = math.atanh(min(abs(correlation(times, paces)), 1 - 1e-9)) * math.sqrt(len(laps) - 3)
     if z < TREND_Z * (1 + 2 / len(laps)):
         return 0.0

@@ -10,10 +10,10 @@ from gpubench.training.clock.sampling import Sampling, StopRule
 
 
 class Laps:
-    """The laps of one phase in one epoch, which begin at time `now`. A whole pass has `total_steps`, or 0 if unknown.
+    """The laps of one phase in one epoch; the first begins at time `now`. `total_steps`: in a pass, or 0 if unknown.
 
-    The first lap has `steps` steps, which an earlier pass may have determined. The number doubles while laps are too
-    short to time well, so that the device's queue is rarely drained.
+    The first lap has `steps` steps, which an earlier pass may have determined. The number of steps doubles while laps
+    are too short to time well, so that the device's queue is rarely drained.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Laps:
 
     @property
     def long_enough(self) -> int:
-        """Steps of a lap that is long enough, at the rate of the last one; at most those of a whole pass."""
+        """Number of steps that make a lap long enough, at the rate of the last lap; at most a whole pass."""
         last, steps = self.done[-1], self._lap_steps
         while steps < self._total_steps and steps * last.seconds < self._lap_seconds * last.steps:
             steps *= 2
@@ -50,7 +50,7 @@ class Laps:
 
     @property
     def nothing_left(self) -> bool:
-        """Whether there is a last lap, and nothing happened since."""
+        """Whether a lap was stored, and nothing has run since."""
         return bool(self.done) and not self._steps and not self.wait
 
     def running(self, now: float) -> Lap:
@@ -82,10 +82,10 @@ class Laps:
         """Return this pass for the projection.
 
         Args:
-            samples: samples of a whole pass, or None if unknown.
+            samples: samples of a whole pass in all processes, or None if unknown.
             world: number of processes that share the samples.
             cut: whether the pass was stopped because it had enough laps.
-            left: whether the suite left its loop, so that the pass was complete.
+            left: whether the suite left its loop; what ran counts as a whole pass.
         """
         done_samples = sum(lap.samples for lap in self.done)
         # If the loader came to its end, the samples are complete.
@@ -107,7 +107,7 @@ def _some_timed(laps: list[Lap]) -> list[Lap]:
 
 
 def length_of(loader: Iterable[Any]) -> int | None:
-    """Return the steps in one pass, or None if the loader has no length (over an IterableDataset, torch's raises)."""
+    """Return the steps in one pass, or None if the loader has no length, as torch's over an IterableDataset."""
     try:
         return len(loader)  # type: ignore[arg-type]
     except TypeError:

@@ -1,4 +1,4 @@
-"""Passes, epochs and stages of a training, and the seconds that those take which did not run. Used by runs.py."""
+"""Passes, epochs and stages of a training; projects the seconds of those that did not run. Used by runs.py."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class Phase:
 
     @property
     def again_seconds(self) -> float:
-        """Seconds of another pass, without this one's start-up."""
+        """Seconds of a further pass, which has no start-up: all samples at the steady rate."""
         return self.total_samples * self.seconds_per_sample
 
 
@@ -59,7 +59,7 @@ class Epoch:
     seconds: float
     phases: tuple[Phase, ...]
     started: float = 0.0
-    """Start, in seconds of the same clock as a lap's."""
+    """Start, in seconds of the clock of `Lap.started`."""
 
     @property
     def between_seconds(self) -> float:
@@ -69,7 +69,7 @@ class Epoch:
     def projected_seconds(self, name: str | None, *, again: bool = False) -> float:
         """Return the seconds of the whole epoch, or of its phase `name`.
 
-        `again`: of another such epoch, without the start-up of this one's phases.
+        `again`: of a further such epoch, whose phases have no start-up.
         """
         phases = [phase for phase in self.phases if name in (None, phase.name)]
         seconds = sum(phase.again_seconds if again else phase.projected_seconds for phase in phases)
@@ -77,7 +77,7 @@ class Epoch:
 
 
 def epoch_from_json(data: Mapping[str, Any]) -> Epoch:
-    """Return an epoch from what `dataclasses.asdict` made of it, its laps marked as those of an earlier process."""
+    """Return the epoch whose `dataclasses.asdict` is `data`; its laps are marked as laps of an earlier process."""
     phases = [
         Phase(**{**phase, "laps": tuple(Lap(**{**lap, "earlier": True}) for lap in phase["laps"])})
         for phase in data["phases"]
@@ -103,15 +103,15 @@ class Stage:
 
     @property
     def samples(self) -> int:
-        """Training samples of all its epochs; those that did not run are taken to be like the last one."""
+        """Training samples of all its planned epochs; those that did not run count as much as the last that ran."""
         trained = [training_samples(epoch.phases) for epoch in self.epochs]
         return sum(trained) + max(0, self.planned - len(trained)) * (trained[-1] if trained else 0)
 
     def seconds(self, name: str | None) -> float:
         """Return the seconds of its planned epochs, or of their phase `name`, projected from those that ran.
 
-        Epochs that did not run take the mean of those after the first. If only the first ran, they take its time
-        without the start-up of its phases.
+        An epoch that did not run gets the mean time of those after the first. If only the first ran, it gets the time
+        of the first, without the start-up of the phases.
         """
         done = [epoch.projected_seconds(name) for epoch in self.epochs]
         missing = self.planned - len(done)
@@ -122,7 +122,7 @@ class Stage:
 
 
 def training_samples(phases: Sequence[Phase]) -> int:
-    """Return the training samples of whole passes."""
+    """Return the training samples of these phases, each as a whole pass."""
     return sum(phase.total_samples for phase in phases if phase.name == "train")
 
 

@@ -9,7 +9,7 @@ from gpubench.training.clock.sampling import Sampling
 from gpubench.training.clock.timer import Timer
 
 STRAGGLES = 0.1
-"""A process is a straggler if its step takes this much longer than the median process's."""
+"""A process is a straggler if its step takes longer than the median process's by more than this share."""
 
 Watch = Callable[[], Iterable[AbstractContextManager[Any]]]
 """Yields the contexts of untimed steps; each step has run before the next context is made."""
@@ -18,7 +18,7 @@ Watch = Callable[[], Iterable[AbstractContextManager[Any]]]
 class Resident:
     """Stores the largest batch of each stage, and times steps on it.
 
-    Untimed steps, whose operands are checked, come first in the contexts of `watch`; `watched` is called after them.
+    Untimed steps come first, inside the contexts of `watch`, which check operands. Then `watched` is called.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Resident:
                 self.watched_samples = size
                 self._watched()
             yield from self._timed_steps(stage, batch, size)
-        if self._timer.peers.world > 1 and self.laps:  # the last stage is the heaviest
+        if self._timer.peers.world > 1 and self.laps:  # of the last stage, which has the longest steps
             yield from self._steps_alone(batch, sum(lap.steps for lap in self._last_laps))
 
     def _timed_steps(self, stage: int, batch: Any, size: int) -> Iterator[Any]:
@@ -92,7 +92,7 @@ class Resident:
         return [lap for lap in self.laps if lap.epoch == self.laps[-1].epoch]
 
     def between_processes(self) -> dict[str, Any]:
-        """Return the spread of the processes and the share of communication; empty for a single process."""
+        """Return `rank_spread`, `straggler` and `communication_share` of a Measurement; empty for one process."""
         if not self._alone:
             return {}
         step_seconds = [alone + waited for alone, waited in zip(self._alone, self._timer.waited, strict=True)]
@@ -105,7 +105,7 @@ class Resident:
 
 def compare_ranks(names: Sequence[str], step_seconds: Sequence[float]) -> dict[str, Any]:
     """Return `rank_spread` and `straggler` of a Measurement from the seconds of a step of each process."""
-    typical = sorted(step_seconds)[(len(step_seconds) - 1) // 2]  # of two, the faster
+    typical = sorted(step_seconds)[(len(step_seconds) - 1) // 2]  # the median; of two in the middle, the faster
     slowest = max(range(len(step_seconds)), key=step_seconds.__getitem__)
     times = step_seconds[slowest] / typical if typical > 0 else 1.0
     least = min(step_seconds)

@@ -1,7 +1,7 @@
-"""One training run of a process (`clock.runs` may make several): its laps and epochs, and the results from them.
+"""One training run of a process (`clock.runs` may make several): its laps and epochs, and the numbers from them.
 
-Clock adds to a Run while it lasts. At the end its summary has the seconds and rates of the whole run, projected if the
-run was sampled.
+Clock adds laps, phases and epochs to a Run. At the end `Run.summary` returns the seconds and rates of the whole run,
+projected if the run was sampled.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ class Run:
     steady: str = ""
     """Why the first warm-up ended."""
     unsteady: bool = False
-    """Whether step times were still changing at its end."""
+    """Whether step times, or the card's clock or temperature, still changed at the end of that warm-up."""
     lost_seconds: float = 0.0
     """Seconds of epochs that earlier processes began and did not finish."""
 
@@ -100,7 +100,7 @@ class Run:
 
     @property
     def later_ratio(self) -> float:
-        """Step times later in the run over those of its sample, if a stage's trend goes on: 0.5 to 2, 1 without one."""
+        """Step times later in the run over those of the sample, if its trend goes on: 0.5 to 2; 1 without a trend."""
         change = max((trend(laps, self.seconds) for laps in self._steady_by_stage()), key=abs)
         factor = 1 + min(abs(change), 1.0) * (abs(change) > TREND)
         return factor if change > 0 else 1 / factor
@@ -124,8 +124,8 @@ class Run:
     def summary(self, resident: Sequence[Lap] = ()) -> dict[str, Any]:
         """Return seconds, rates and shares of the whole run, as fields of a Measurement.
 
-        They are projected if epochs or parts of them are missing. Rates are those of all stages, weighted by their
-        samples. `resident` has the laps on a resident batch of each stage; their epoch is the stage's first.
+        They are projected if epochs or parts of them are missing. Rates are of all stages, weighted by their samples.
+        `resident` has the laps on each stage's resident batch; the `epoch` of such a lap is the first of its stage.
         """
         planned = self.planned or len(self.epochs)
         phases = [phase for epoch in self.epochs for phase in epoch.phases]
@@ -133,7 +133,7 @@ class Run:
         once = [phase for phase in self.phases if id(phase) not in in_epochs]
         phases += once
         sampled = len(self.epochs) < planned or any(phase.cut for phase in phases)
-        # The time of a pass that left samples out (such as a single last one) is scaled, so it was not measured.
+        # A pass may leave out a few last samples. Its time is then scaled to all samples, so it was not measured.
         scaled = any(phase.total_samples > phase.samples for phase in phases)
         stages = self._by_stage(resident, sampled)
         timed = stages if self.epochs else [Stage((), 0, tuple(timed_laps(once)), tuple(resident))]
@@ -167,7 +167,7 @@ class Run:
         stages = []
         for start, end in zip(starts, ends, strict=True):
             ran = tuple(epoch for epoch in self.epochs if stage_of(starts, epoch.index) == start)
-            # In a sampled run, epochs after the first of a stage have no start-up.
+            # In a sampled run, rates leave out the first epoch of a stage, which has the start-up, if others ran.
             recent = ran[1:] or ran if sampled else ran
             laps = tuple(lap for lap in resident if stage_of(starts, lap.epoch) == start)
             timed = timed_laps([phase for epoch in recent for phase in epoch.phases])

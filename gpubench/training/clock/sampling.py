@@ -10,19 +10,19 @@ from typing import Any
 from gpubench.suite.trial import Lap, Mode
 
 FLAT = 0.05
-"""Step times are steady if the halves of the last laps differ by at most this share."""
+"""Step times are steady if the halves of the last laps differ by at most this share (twice this if laps scatter)."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How much of a run a mode measures. None means all of it."""
+    """How much of a run a mode measures. A field that is None sets no limit."""
 
     epochs: int | None
-    """Least number of epochs begun before the trial ends."""
+    """Least number of epochs that begin in each stage, if the stage has as many; None: all epochs."""
     lap_seconds: float = 0.25
-    """Least length of a lap, long enough that a synchronisation is a small part of it."""
+    """Laps get more steps until they take this time, of which a synchronisation is a small part."""
     warmup_seconds: float = 0.0
-    """Longest warm-up, if it does not become flat."""
+    """Longest warm-up, if step times do not become flat or the card does not settle."""
     least_warmup_seconds: float = 0.0
     """Shortest warm-up if the card's sensors cannot be read: its clock and temperature change with the load."""
     train_seconds: float | None = None
@@ -31,19 +31,19 @@ class Sampling:
     timed_laps: int = 0
     """Least number of timed laps of a sampled phase."""
     resident_laps: int = 1
-    """Number of laps on one resident batch after the training."""
+    """Least number of laps on the resident batch of each stage, after the training."""
     resident_seconds: float = 0.0
     """Least time of these laps."""
     steps: bool = False
-    """Whether to take one warm-up step instead of waiting for a steady state, and one timed validation batch."""
+    """Whether to take one warm-up step instead of waiting for a steady state, and one timed lap of validation."""
     timed_steps: int = 0
     """With `steps`: least number of timed steps of training, unless their time exceeds `train_limit`."""
     train_limit: float = 0.0
     """With `steps`: seconds after which the training stops even with fewer timed steps."""
     most_laps: int | None = None
-    """Approximate largest number of laps in an epoch of a phase, so that a full run's row stays short."""
+    """Approximate largest number of laps in a pass, so that a full run's row stays short."""
     long_laps: bool = False
-    """Whether laps start as long as in the previous epoch, so that a short epoch is one lap."""
+    """Whether laps begin with the steps of a long enough lap of the previous epoch: then a short epoch is one lap."""
 
 
 def sampling_for(mode: Mode, *, accelerator: bool) -> Sampling:
@@ -62,7 +62,7 @@ def sampling_for(mode: Mode, *, accelerator: bool) -> Sampling:
     if mode == "full":
         laps = replace(usual, most_laps=32, long_laps=accelerator)
         return replace(laps, epochs=None, resident_laps=2, resident_seconds=1.0)
-    if accelerator:  # its laps vary less than a CPU's, and it is warm by then
+    if accelerator:  # its laps vary less than a CPU's, and its warm-up was longer
         return replace(usual, train_seconds=2.0, valid_seconds=0.75, timed_laps=2, resident_seconds=0.5)
     resident = replace(usual, resident_laps=2, resident_seconds=1.0)
     return replace(resident, train_seconds=4.0, valid_seconds=1.5, timed_laps=3)
@@ -83,11 +83,11 @@ class StopRule:
         self.reason = ""
         """Why the warm-up ended."""
         self.unsteady = False
-        """Whether step times were still changing at its end."""
+        """Whether step times, or the card's clock or temperature, still changed at the end of the warm-up."""
         self.kind: Any = "warmup"
 
     def add(self, lap: Lap) -> None:
-        """Count the lap that has just ended, and set `kind` to that of the next lap."""
+        """Count the lap that has just ended, and set `kind` to the kind of the next lap."""
         self._steps += lap.steps
         if self.kind == "timed":
             self._timed_laps += 1
@@ -96,9 +96,9 @@ class StopRule:
             return
         self._warmup.append(lap)
         if self._sampling.steps:
-            self.kind, self.reason = "timed", "one warm-up step; steadiness not looked for"
+            self.kind, self.reason = "timed", "one warm-up step; not checked whether steady"
         elif not self._first_epoch:
-            self.kind = "timed"  # the first lap has the phase's start-up; the device is warm
+            self.kind = "timed"  # the device is warm: only the first lap is warm-up, for the start-up of the phase
         else:
             flat = self._flat()
             moving = "the card's clock or temperature" if flat else "step times"
@@ -132,7 +132,7 @@ class StopRule:
         early, late = sum(times[:half]) / half, sum(times[half:]) / half
         change = abs(late / early - 1) if early > 0 else 0.0
         scatter = (max(times) - min(times)) / (2 * early) if early > 0 else 0.0
-        # A change smaller than the laps' scatter is not a trend, unless the scatter comes from a trend or a slow lap.
+        # A change within the laps' scatter is no trend. But a trend or a slow lap scatters too: 2 * FLAT at most.
         if change > min(max(FLAT, scatter), 2 * FLAT):
             return ""
         spent = sum(lap.seconds for lap in self._warmup)
@@ -144,7 +144,7 @@ class StopRule:
         return sum(lap.seconds for lap in self._warmup[1:])
 
     def _too_long(self, moving: str) -> str:
-        """Return why the warm-up ends although it is not flat, or an empty string; set `unsteady`."""
+        """Return why the warm-up ends without a steady state, or an empty string if it goes on; set `unsteady`."""
         spent = self._warmed_seconds
         if spent < self._sampling.warmup_seconds:
             return ""

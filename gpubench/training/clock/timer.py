@@ -42,7 +42,7 @@ class Timer:
         self._events: list[Any] = []
         self._recorded: list[float] = []  # host time at which each event was put into the queue
         self.outside = 0.0
-        """Seconds of the running epoch that do not count: clean-up, waiting for other processes."""
+        """Seconds of the running epoch that do not count: uncounted phases, clean-up, waiting for other processes."""
         self._timed_steps = 0
         self._waited = [0.0] * peers.world
 
@@ -61,9 +61,9 @@ class Timer:
         return self._event is not None
 
     def begin_unbroken(self, event: Callable[[], Any]) -> None:
-        """Stop waiting for the device; `event` makes the events instead. Raises UserError with several processes."""
+        """Stop waiting for the device; record events that `event` makes. Raises UserError with several processes."""
         if self.peers.world > 1:
-            raise UserError("clock.runs(n, event) is for one process: laps of several need their times at once")
+            raise UserError("clock.runs(n, event) is for one process: several must exchange the time of each lap")
         self._synchronize()
         self._event, self._events, self._recorded = event, [], []
         self.synchronize()
