@@ -151,5 +151,5 @@ def _signal(number: int) -> str:
     name = signal.Signals(number).name
     if name == "SIGABRT":
         return f"aborted by {name}"  # what NCCL does to a process that waited in vain
-    hint = " (by the system, out of memory, or by hand)" if name == "SIGKILL" else ""
+    hint = " (out of memory, or killed by a user)" if name == "SIGKILL" else ""
     return f"ended by {name}{hint}"
