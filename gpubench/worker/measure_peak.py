@@ -29,7 +29,7 @@ CPU_COPY_BYTES, ACCELERATOR_COPY_BYTES = 2**28, 2**30
 COPY_SHARE = 0.25
 """Largest share of the free memory for one of the two copies."""
 LEAST_SIDES = 3
-"""Number of sides with a higher limit, TOO_LONG_SECONDS, because another program may slow one of them down."""
+"""Number of first sides with the higher limit TOO_LONG_SECONDS: another program may slow one of them down."""
 TOO_LONG_SECONDS = 0.5
 """No side is tried if its product would take longer, as in fp16 on most CPUs (torch has only a slow kernel)."""
 TINY_LAYERS, TINY_WIDTH = 24, 8

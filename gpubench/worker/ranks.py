@@ -134,7 +134,7 @@ def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]
     reports = {key: report for key, report in _read(store, others).items() if report["measurement"]["reason"]}
     for key, answer in {**answers, **reports}.items():
         measurement = measurement_from_json(answer["measurement"])
-        if measurement.fault == "crashed":  # of a whole machine: its last output may show that it lost another one
+        if measurement.fault == "crashed":  # a machine's report: its last output may show that it lost another
             measurement = replace(measurement, fault=fault_of(measurement.reason) or "crashed")
         if measurement.status not in TRAINED:
             failures.append(Failure(answer["at"], {**names, **others}[key], measurement))

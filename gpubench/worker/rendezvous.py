@@ -23,7 +23,7 @@ BEAT_SECONDS = 2.0
 SILENCE_SECONDS = 15.0
 """A machine without a sign of life for so many seconds is lost."""
 WAIT_SECONDS = 5.0
-"""Longest time until the answer to one question for the next task, in seconds."""
+"""Longest wait of one request for the next task, in seconds."""
 
 
 def serve(task: Message, requests: Any, send: Send) -> None:
