@@ -101,7 +101,7 @@ def test_blame_goes_to_the_first_that_is_no_consequence():
 def test_whose_fault_an_error_is():
     expected = {
         "ValueError: no good": "",
-        "ended by SIGKILL (by the system, out of memory, or by hand)": "",
+        "ended by SIGKILL (out of memory, or killed by a user)": "",
         "RuntimeError: Connection closed by peer": "lost_others",
         "aborted by SIGABRT": "lost_others",
         "RendezvousTimeoutError: ": "waited_for_others",

@@ -32,10 +32,10 @@ FREE_CLOCK = 0.8
 """A loaded card below this share of its highest SM clock, without a reported reason, has a clock lock."""
 
 BUSY_SHARE = 0.25
-"""Load per CPU above which other programs affect results."""
+"""Load average per CPU above which other programs affect results."""
 
 USED_BYTES = 2 << 30
-"""Memory in use at rest that is more than a driver reserves: programs use it, listed or not. Chosen, not measured."""
+"""A driver reserves less memory at rest: more means that programs use it, listed or not. Chosen, not measured."""
 
 FEW_CPUS = 4
 """Fewer CPUs than this cannot load data for a card and run Python at the same time."""
@@ -151,7 +151,7 @@ def _without_old_cards(devices: Sequence[Device]) -> str:
 
 
 def _lacks_kernels(device: Device, cuda: str) -> bool:
-    """Return whether the problem of a card is that torch, built for CUDA version `cuda`, has no kernels for it."""
+    """Return whether torch, built for CUDA version `cuda`, fails on a card because it has no kernels for it."""
     too_old = bool(cuda) and _version(cuda) >= (13, 0) and _version(device.capability) < OLDEST_OF_CUDA_13
     return too_old or "no kernel image" in device.problem
 
@@ -257,7 +257,7 @@ def _check_load(check: CardCheck) -> Iterator[Check]:
 
 
 def of_host(host: Host, *, accelerator: bool) -> list[Check]:
-    """Return the checks of the host; `accelerator`: whether trials use an accelerator."""
+    """Return the checks of the host; `accelerator` is whether trials use one."""
     return [*_check_host(host, accelerator)] or [Check("ok", "no problems on the host")]
 
 
@@ -276,7 +276,7 @@ def _check_host(host: Host, accelerator: bool) -> Iterator[Check]:
         text = f"this is {where}: other programs' processes on the card cannot be seen, foreign_load is unknown"
         yield Check("note", text, "start it with docker run --pid=host (Kubernetes: hostPID: true)")
     if accelerator and host.in_wsl:
-        text = "this is WSL2: a full card uses the host's memory, many times slower, so trials leave a tenth of it free"
+        text = "this is WSL2: a full card uses the host's memory and is many times slower, so trials leave 10% free"
         yield Check("note", text, "close programs of Windows that draw; for all of the card, start Linux itself")
     shared = host.shared_memory_bytes
     if shared is not None and shared < SMALL_SHARED_MEMORY_BYTES:
@@ -322,7 +322,7 @@ DRIVER_TRACES = (Path("/dev/nvidia0"), Path("/proc/driver/nvidia/version"))
 def nvidia_cards() -> list[Card]:
     """Return the cards of the NVIDIA driver, read through NVML, which opens no CUDA context.
 
-    If NVML fails although the driver is loaded, return one card without a name whose `problem` has the reason.
+    If NVML fails although the driver is loaded, return one `NVIDIA card` whose `problem` has the reason.
     """
     try:
         pynvml.nvmlInit()
@@ -344,7 +344,7 @@ def nvidia_cards() -> list[Card]:
 
 
 def _memory_of(handle: object) -> int | None:
-    """Return the memory of a card in bytes; None of an integrated one, which has none of its own."""
+    """Return the memory of a card in bytes; None for an integrated card, which uses the host's memory."""
     try:
         return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
     except pynvml.NVMLError:

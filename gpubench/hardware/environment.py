@@ -40,7 +40,7 @@ class Device:
     capability: str = ""
     driver: str = ""
     device_hash: str = ""
-    """Salted hash of its serial number, not of its ordinal: CUDA_VISIBLE_DEVICES renumbers cards."""
+    """Salted hash of its UUID (CUDA_VISIBLE_DEVICES renumbers cards); without a UUID, of machine, name and index."""
     unsupported: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
     """Why torch cannot compute on it in any precision, or empty."""
@@ -51,7 +51,7 @@ class Device:
     integrated: bool = False
     """Whether its memory is the host's (GB10, Thor)."""
     available_bytes: int | None = None
-    """Memory that was free before the run, in bytes; None if unknown. For an integrated card, that of the host."""
+    """Memory that was free before the run, in bytes; None if unknown. For an integrated card, the host's."""
     rocm: bool = False
     """Whether torch computes on it through ROCm (HIP), whose library of convolutions is MIOpen."""
 
@@ -70,7 +70,7 @@ class Device:
 
     @property
     def precisions(self) -> list[str]:
-        """The precisions that it supports, without those of 8 bits on a CPU, whose rate means nothing."""
+        """The precisions that it supports; on a CPU without those of 8 bits, whose rate means nothing there."""
         without = {*self.unsupported, *(LINEAR_ONLY if self.kind == "cpu" else ())}
         return [precision for precision in PRECISIONS if precision not in without]
 
@@ -85,7 +85,7 @@ class TorchFacts(TypedDict):
 
     torch: str
     cuda: str
-    """Version of CUDA or ROCm that torch was built for; empty for none."""
+    """Version of CUDA or ROCm that torch was built for; empty if built for neither."""
     cudnn: str
     devices: list[dict[str, Any]]
     """Fields of each Device."""
@@ -169,7 +169,7 @@ def cpu_device() -> Device:
 
 
 def cpu_count() -> int:
-    """Return the logical CPUs that this process may use: its affinity, or the limit of its container or job."""
+    """Return the number of logical CPUs for this process: its affinity, or a smaller limit of its container or job."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = cgroup_cpus()
     return bound if quota is None else max(1, min(bound, round(quota)))
@@ -182,7 +182,7 @@ def cgroup_cpus(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/
 
 
 def memory_for_files(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")) -> int:
-    """Return how many bytes of files the page cache can keep: the available memory, or the control groups' limit."""
+    """Return how many bytes of files the page cache can keep: available memory, or a lower limit of control groups."""
     limits = [int(limit) for (limit,) in _limits("memory.max", root, groups)]
     return min([int(psutil.virtual_memory().available), *limits])
 
@@ -190,7 +190,7 @@ def memory_for_files(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/
 def _limits(name: str, root: Path, groups: Path) -> list[list[str]]:
     """Return the words of file `name` in the folder of this process's control group, and in those above it."""
     with contextlib.suppress(OSError):
-        # Inside a container the path is often the host's, and the mounted folder is the group's.
+        # In a container the path is often that of the host; `root` itself is then the folder of the group.
         group = root / groups.read_text().partition("0::/")[2].partition("\n")[0]
         files = [folder / name for folder in (group, *group.parents)]
         limits = [file.read_text().split() for file in files if file.is_file()]
@@ -207,7 +207,7 @@ def cpu_name() -> str:
 
 
 def salted_hash(identity: str) -> str:
-    """Return twelve hex digits: always the same on this account, and useless to others."""
+    """Return twelve hex digits: always the same on this account, useless to others; empty without a stored salt."""
     folder = Path(platformdirs.user_data_dir("gpubench"))
     salt_file = folder / "salt"
     try:

@@ -13,7 +13,7 @@ import psutil
 from gpubench.hardware.state import Host
 
 FIRST_NAMESPACE = "pid:[4026531836]"
-"""The kernel's first process namespace (PROC_PID_INIT_INO); a container without --pid=host has another."""
+"""Linux's first process namespace (PROC_PID_INIT_INO); a container without --pid=host has another."""
 
 
 def host(cpu_count: int) -> Host:
@@ -60,7 +60,7 @@ def load_average() -> float:
 
 
 SHARED_CPU = 0.1
-"""A CPU is `shared` if other programs take more than this share; background work of the system takes less."""
+"""The CPUs are `shared` if other programs take more than this share; background work of the system takes less."""
 
 
 LEAST_SHARE = 0.05
@@ -70,7 +70,7 @@ LEAST_SHARE = 0.05
 class CpuLoad:
     """Measures the share of CPU time that other programs took since its creation.
 
-    Finished child processes count as this process. Seconds are the kernel's counts over all visible CPUs.
+    Finished child processes count as this process. The CPU seconds are the system's, over all visible CPUs.
     """
 
     def __init__(self) -> None:
@@ -88,12 +88,12 @@ class CpuLoad:
         Assumes that one thread of this process has worked without a pause since the creation.
         """
         own_share = (_own_seconds() - self._own) / (time.monotonic() - self._began)
-        # Two threads that work on one of two CPUs: 0.5 + 1. On both: 0.75 + 1.5, and so on for more of them.
+        # On two CPUs, work takes 0.5 + 1 times as long beside one thread of others, and 0.67 + 1.5 beside two.
         return self.others() + 1 / min(1.0, max(LEAST_SHARE, own_share))
 
 
 def cpu_load(cpu_count: int) -> CpuLoad | None:
-    """Return a measurement of the load from now on, or None if only some of the visible CPUs (`cpu_count`) are usable.
+    """Return a measurement of the load from now on, or None if only some CPUs (`cpu_count`) are usable.
 
     In that case the load may be on CPUs that this process does not use.
     """
@@ -130,9 +130,9 @@ WSL_MARGIN = 0.1
 
 
 def in_wsl() -> bool:
-    """Return whether this is WSL2, which uses the host's memory when the card's is almost full.
+    """Return whether this is WSL2, which uses the host's memory when the card's memory is almost full.
 
-    Training is then many times slower, and no error says so (microsoft/WSL#11050, #41176).
+    Training is then many times slower, without an error (microsoft/WSL#11050, #41176).
     """
     return "microsoft" in platform.release().lower()
 

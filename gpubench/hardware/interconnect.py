@@ -81,7 +81,7 @@ NCCL_SETTINGS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
 
 
 def nccl_facts(log: Path) -> str:
-    """Return a short description from the log of one process; empty if the log has no information."""
+    """Return NCCL's version and use of RDMA, from the log of one process; empty if the log has neither."""
     if not log.exists():
         return ""
     text = log.read_text(errors="replace")

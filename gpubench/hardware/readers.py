@@ -28,7 +28,7 @@ def readers(devices: Iterable[Device]) -> dict[str, CardReader | None]:
 
 
 FOREIGN_BYTES = 1 << 28
-"""Drivers report up to about this much memory as used on a card that nobody uses."""
+"""On a card that nobody uses, drivers report up to about this much memory as used."""
 
 
 def with_free_memory(device: Device, card: CardReader | None) -> Device:

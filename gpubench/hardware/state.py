@@ -1,4 +1,4 @@
-"""Data about a card and its host: settings, sensors, processes, commands. Read by `makers/` and `host.py`."""
+"""Data about a card and its host: settings, sensors, processes, commands. Filled by `makers/` and `host.py`."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -18,7 +18,7 @@ SWITCHES = {
 """Environment variables that change results, and how."""
 
 IDLE_UTILISATION = 0.05
-"""An unused card has a lower utilisation than this share."""
+"""A card with a higher utilisation than this share is in use."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class CardState:
 
 @dataclass(frozen=True)
 class Commands:
-    """Commands of a card's maker that change settings; empty if there is none."""
+    """Commands of a card's maker that change settings or list processes; empty if there is none."""
 
     settings: str = ""
     """Beginning of the commands that switch a setting."""
@@ -103,13 +103,13 @@ def library_named(module: str, start: str = "") -> ModuleType | None:
         library = import_module(module)
         if start:
             getattr(library, start)()
-    except Exception:  # whatever is missing: the trial runs without telemetry
+    except Exception:  # something is missing: the trial runs without telemetry
         return None
     return library
 
 
 def ask(library: ModuleType, name: str, *arguments: object) -> Any:
-    """Return the answer of a function of a maker's library; None for an error, or if this release has no such one."""
+    """Return the answer of a function of a maker's library; None after an error, or if this release lacks it."""
     try:
         return getattr(library, name)(*arguments)
     except Exception:  # of the library or of its binding

@@ -23,20 +23,20 @@ PROCESSES_SECONDS = 1.0
 """Least time between two lists of the processes on the card."""
 
 LEAST_READINGS = 5
-"""With fewer readings in the timed laps (about a second) there is no mean: power and energy lag behind that much."""
+"""With fewer readings in the timed laps (about a second) there is no mean: power and energy lag by about as much."""
 
 FALLEN = 0.03
 """A clock that falls by this share inside the timed laps is marked `clock_fell`: normal for a card that gets warm."""
 SLUMPED = 0.1
-"""One that falls by this share without a power cap is marked `throttled`."""
+"""A clock that falls by this share without a power cap is marked `throttled`."""
 STRAY_SHARE = 0.05
 """Up to this share of readings may have `hw_slowdown`, which NVML also reports while the clock changes."""
 
 WINDOW_SECONDS = 5.0
-"""A card has settled when the two halves of this window agree."""
+"""A card has settled when the means of clock and temperature agree in the two halves of this window."""
 CLOCK_TOLERANCE = 0.02
 TEMPERATURE_TOLERANCE_CELSIUS = 0.5
-"""Between the middles of the halves: a slope of 0.2 degrees Celsius per second."""
+"""Largest difference between the means of the halves, which is 0.2 degrees Celsius per second."""
 
 Floats = npt.NDArray[np.float64]
 Span = tuple[float, float]
@@ -60,8 +60,8 @@ class CardReader(Protocol):
 class Sampler:
     """Collects the readings of one trial.
 
-    `cpu_energy` returns the CPU's energy counter in joules, which is the trial's if it runs `on_cpu`. With
-    `all_processes_visible` process ids here are those that the driver reports. `now` is the clock of the laps.
+    `cpu_energy` returns the CPU's energy counter in joules; a trial `on_cpu` gets this energy as its own. With
+    `all_processes_visible`, process ids here are those that the driver reports. `now` is the clock of the laps.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Sampler:
         """Whether it can notify the child when the card has settled."""
 
     def note(self, event: Mapping[str, object]) -> None:
-        """Note the end of the child's first lap, which has a rate. Before it, a card idles while code is compiled."""
+        """Note when the child's first lap with a rate ends. Before that, a card idles while code is compiled."""
         if event["event"] == "lap" and event.get("rate") and self._training is None:
             self._training = self._now()
 
@@ -114,9 +114,9 @@ class Sampler:
     def telemetry(self, laps: Sequence[Lap]) -> Telemetry:
         """Return the telemetry columns over the timed training laps.
 
-        With less than a second of readings there, as in quick runs, only the foreign load is known: that of all laps.
-        Laps of an earlier process (before the run was resumed) do not count: they may be from another host, or from
-        before a restart.
+        With less than a second of readings in these laps, as in quick runs, only the foreign load is returned, over
+        all laps. Laps of an earlier process (before the run was resumed) do not count: they may be from another host or
+        from before a restart.
         """
         timed = sorted(
             (lap for lap in laps if lap.phase == "train" and lap.kind == "timed" and not lap.earlier),
@@ -174,7 +174,7 @@ class Sampler:
         return _between(times, np.concatenate([[0.0], np.cumsum(steps)]), spans), "integrated"
 
     def others(self, spans: Sequence[Span] = ((0.0, math.inf),)) -> dict[str, int] | None:
-        """Return the most processes of other programs that computed and that drew in `spans`, or None if unknown."""
+        """Return the most processes of other programs in `spans`, for `compute` and `graphics`; None if unknown."""
         times = [at for at, _ in self._foreign]
         loads = zip(self._foreign, _inside(times, spans), strict=True)
         known_loads = [load for (_, load), within in loads if within and load]
@@ -186,8 +186,8 @@ class Sampler:
 def foreign(processes: Processes | None, pid: int, *, all_visible: bool) -> Processes | None:
     """Return the processes on the card that do not belong to process `pid`, or None if unknown.
 
-    If the driver does not list our child, it reports the ids of another namespace, so the others are unknown. In a
-    namespace of our own, it may hide processes of others.
+    If the driver does not list our child, it reports the ids of another namespace, so the others are unknown. If we
+    have a namespace of our own (not `all_visible`), the driver may hide processes of others.
     """
     if processes is None:
         return None
@@ -210,10 +210,10 @@ def _descends(pid: int, root: int) -> bool:
 def settled(
     times: Sequence[float], readings: Sequence[Reading], *, since: float, max_clock_mhz: float | None = None
 ) -> bool:
-    """Return whether SM clock and temperature under load were constant in WINDOW_SECONDS, which began after `since`.
+    """Return whether SM clock and temperature under load were constant in the last WINDOW_SECONDS, all after `since`.
 
-    At `max_clock_mhz` the temperature may still rise: it does not limit the clock yet. An H100, whose clock was the
-    highest, warmed up for 19 s by the other rule.
+    At `max_clock_mhz` the temperature may still rise: it does not limit the clock yet. Without this exception an H100
+    at its highest clock warmed up for 19 s.
     """
     start = times[-1] - WINDOW_SECONDS
     if start < since:
@@ -249,7 +249,7 @@ def slowed(reasons: Sequence[frozenset[str]]) -> bool:
 
 
 def fell(clocks: Sequence[float], share: float) -> bool:
-    """Return whether the mean of the last quarter of the readings is at least `share` below the first's."""
+    """Return whether the mean of the last quarter of the readings is at least `share` below the first quarter's."""
     quarter = len(clocks) // 4
     if quarter < 2:
         return False

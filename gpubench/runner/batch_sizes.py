@@ -7,15 +7,15 @@ from dataclasses import dataclass
 STEP = 8
 """Batches are multiples of 8, which suits tensor cores."""
 AIM = 0.97
-"""Share of the free memory that a prediction from two probes uses."""
+"""Share of the free memory that a predicted batch should use; a probe checks the prediction."""
 ROUGH_AIM = 0.85
-"""The same for a prediction from one small probe that is not checked."""
+"""The share in a quick run on a card, which predicts from one small probe and does not check it."""
 FAR = 4
-"""Ratio from which on the next batch between two is their geometric mean."""
+"""If two batches differ by a larger factor, their geometric mean is tried next, else their mean."""
 FINENESS = 32
-"""A large batch is found to a 32nd, because processes differ by more than that."""
+"""A large batch is found to within 1/32 of itself, because the memory of two processes differs by more."""
 FARTHEST = 512
-"""Largest ratio of a prediction to the largest batch that fitted."""
+"""A prediction is at most this many times the largest batch that fitted."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class SearchResult:
 class _Tried:
     """Runs probes and stores their results, so that no batch is probed twice.
 
-    `probe` returns None once the search should end: no further batch fits then, and none is stored.
+    `probe` returns None to end the search: from then on no batch counts as fitting, and no result is stored.
     """
 
     def __init__(self, probe: Probe, capacity_bytes: int | None = None) -> None:
@@ -82,8 +82,8 @@ class _Tried:
     def predicted(self, aim: float = AIM) -> int | None:
         """Return the batch that is predicted to use `aim` of the free memory, or None.
 
-        Memory is taken as linear between the two largest fitting probes, or between one probe and its memory between
-        steps.
+        Assumes that memory is linear in the batch: through the two largest batches that fitted, or through one batch
+        and its memory between steps.
         """
         if self._capacity_bytes is None:
             return None
@@ -100,11 +100,11 @@ class _Tried:
 
 
 def largest_batch(probe: Probe, *, capacity_bytes: int | None, cap: int, rough: bool = False) -> SearchResult:
-    """Return the largest multiple of 8 that fits (or 4, 2, 1 if 8 does not), at most `cap`; above 256 to a 32nd.
+    """Return the largest multiple of 8 that fits (or 4, 2, 1 if 8 does not), at most `cap`; above 256 to within 1/32.
 
     Memory is about linear in the batch. A small probe and its memory between steps predict the largest batch, and a
     second probe at the prediction improves it; bisection does the rest. A larger batch can fit even if a smaller one
-    did not (another algorithm or fragmentation), so larger ones are probed as well. With `rough`, for quick runs, the
+    did not (another algorithm or fragmentation), so the next ones are probed at the end. With `rough` (quick runs), the
     first prediction is the result.
     """
     tried, top = _Tried(probe, capacity_bytes), _multiple(cap)
@@ -127,12 +127,12 @@ def largest_batch(probe: Probe, *, capacity_bytes: int | None, cap: int, rough: 
             elif predicted >= low + _fineness(low):
                 guess = min(predicted, low * FARTHEST)
             elif (edge := tried.predicted(1.0) or 0) >= low + STEP and low < STEP * FINENESS:
-                guess = edge  # so small a batch is found exactly
+                guess = edge  # below 256 a batch is found exactly
             elif low >= STEP * FINENESS:
                 return tried.result(low, top)
             else:  # close to the limit: try the next few
                 guess, stride = low + stride, stride * 2
-    aim: float | None = AIM * AIM  # the prediction was too large: use less of it
+    aim: float | None = AIM * AIM  # the prediction was too large: aim at less memory
     while high - low > _fineness(low):
         predicted = tried.predicted(aim) if aim else None
         middle = predicted if predicted and predicted < high else _between(low, high)
@@ -149,7 +149,7 @@ def largest_batch(probe: Probe, *, capacity_bytes: int | None, cap: int, rough: 
 
 
 def fastest_batch(probe: Probe, *, cap: int) -> SearchResult:
-    """Return the batch with the highest rate: double from 8 until it has fallen twice, then try neighbours."""
+    """Return the batch with the highest rate: double from 8 until the rate falls twice, then try neighbours."""
     tried, top = _Tried(probe), _multiple(cap)
     if top < STEP or not tried(STEP).fits:
         return tried.below_step(cap)

@@ -22,14 +22,14 @@ from gpubench.suite.trial import FINISHED, Case, Measurement, Mode, Trial
 MARGIN = 0.03
 """Share of memory that probes leave free, so that the longer trial fits too."""
 CPU_MARGIN = 0.08
-"""The same on a CPU, where resident memory differs by up to 7% between processes."""
+"""Like MARGIN, for devices that use the host's memory: on a CPU, processes differ by up to 7% in resident memory."""
 SPILLED = 0.7
-"""A batch uses memory that is not on the card if steps on a resident batch, which need no loader, have less than this
-share of a smaller batch's rate. Chosen, not measured."""
+"""A batch is assumed to use memory outside the card if its rate falls below this share of a smaller batch's rate. Both
+are rates of steps on one resident batch, without a loader. Chosen, not measured."""
 BACK_OFF = 0.95
-"""Factor of the next batch if the confirming trial does not fit."""
+"""If the confirming trial does not fit, the next batch is about this share of the last one."""
 BACK_OFFS = 5
-"""Most smaller batches that are tried."""
+"""Largest number of smaller batches that are tried."""
 CAP_SHARE = 20
 """Fewest steps in an epoch: a batch is at most a twentieth of the dataset."""
 MOST_ELEMENTS = 2**31 - 1
@@ -59,7 +59,7 @@ class CaseBatches:
         """Cases whose kernels MIOpen has found and compiled."""
 
     def so_far(self, case: Case) -> Case | None:
-        """Return the case with its batch as far as known; None for a twin that equals another case or cannot run."""
+        """Return the case, with its batch if known; None for a `max-fp32` case that equals another or cannot run."""
         if case.batch_policy != "max-fp32" or case.refusal:
             return self._found.get(_key(case)) or self._read(case) or case
         mixed = replace(case, batch_policy="max", batch_size=None)
@@ -79,7 +79,7 @@ class CaseBatches:
     def ready(self, trial: Trial) -> Trial | None:
         """Return the trial with its batch, after a search if needed, or with the reason why its case cannot run.
 
-        None if its case equals another one, has no batch because one of those has none, or was refused before.
+        None for a `max-fp32` case that is not needed or has no batch, and for a case that this run refused before.
         """
         current = self.so_far(trial.case)
         if current is None or (current.refusal and not trial.case.refusal):
@@ -111,7 +111,7 @@ class CaseBatches:
         return _key(case) in self._to_confirm and not case.refusal
 
     def measured(self, trial: Trial) -> tuple[Trial, Measurement]:
-        """Run the trial; returns it as it ran, with a smaller batch if its batch did not fit, and its measurement."""
+        """Run the trial; return it as it ran (at a smaller batch if its own did not fit) and its measurement."""
         measurement: Measurement | None = None
         self._compile(trial)
         if self.to_confirm(trial.case):
@@ -125,7 +125,7 @@ class CaseBatches:
     def _compile(self, trial: Trial) -> None:
         """Run a short trial of each new case on ROCm: MIOpen finds and compiles its kernels, and stores them on disk.
 
-        This takes up to a minute for each new shape, and would be in the first trial's time alone.
+        This takes up to a minute for each new shape, and would otherwise make only the first trial longer.
         """
         case, key = trial.case, _key(trial.case)
         if case.refusal or not self._devices[case.device].rocm or key in self._compiled:
@@ -154,9 +154,9 @@ def _key(case: Case) -> Key:
 
 
 def try_fp16(case: Case, suite: Suite, measure: Measure) -> Case:
-    """Return the case, refused if torch has no fp16 kernels on a CPU for this model, as one step shows.
+    """Return the case; in fp16 on a CPU, refuse it if one step shows that torch lacks kernels for this model.
 
-    Missing kernels raise one of these two errors. Any other error is the suite's, and its trial reports it.
+    Missing kernels raise RuntimeError or NotImplementedError. Any other error is the suite's; the trial reports it.
     """
     if case.refusal or not (case.device == "cpu" and suite.torch and case.precision.startswith("fp16")):
         return case
@@ -181,7 +181,7 @@ def cap_of(case: Case, suite: LoadedSuite) -> int:
 
 def capacity_of(case: Case, device: Device) -> int | None:
     """Return the memory for probes and predictions, in bytes, without the margin; None if unlimited."""
-    # Other programs need the host's memory too, so only a limit counts there.
+    # Other programs need the host's memory too: on a device that uses it, only the limit counts.
     of_card = None if device.shares_memory else device.available_bytes or device.memory_bytes
     capacity = min(filter(None, (case.memory_limit_bytes, of_card)), default=None)
     margin = CPU_MARGIN if device.shares_memory else host.WSL_MARGIN if host.in_wsl() else MARGIN
@@ -204,13 +204,13 @@ def fit_batch(case: Case, device: Device, cap: int, measure: Measure, say: Say) 
         nonlocal last
         if failed:
             return None
-        # The proof of the precision does not depend on the batch: only the first that fits has it.
+        # The proof of the precision does not depend on the batch: it is left out once one batch has fitted.
         measured = measure(_probe_of(replace(case, memory_limit_bytes=within), batch, prove=not fitted))
         rate = measured.samples_per_second or 0.0
         smaller = [fitted[size] for size in fitted if size < batch]
         resident = measured.resident_samples_per_second
         is_slow = resident is not None and resident < SPILLED * max(smaller, default=0.0)
-        # A CPU's rate falls for other reasons.
+        # A CPU's rate also falls for other reasons.
         spilled = is_slow and case.batch_policy == "max" and device.kind != "cpu"
         fitting = fits(measured) and not spilled
         why_not = "far slower than a smaller batch" if spilled else why_not_fitting(measured)
@@ -223,7 +223,7 @@ def fit_batch(case: Case, device: Device, cap: int, measure: Measure, say: Say) 
         if fitting:
             fitted[batch] = resident or 0.0
         elif measured.status not in {"ok", "out_of_memory"} and not (smaller and measured.status != "timed_out"):
-            # No batch fits, or a library compiles or searches for long, which may take as long at a smaller batch.
+            # No smaller batch has fitted, or the probe timed out: a smaller batch may take as long (compiling).
             failed.append(replace(measured, reason=f"batch {batch}: {measured.reason}"))
             return None
         # If a larger batch crashes or is killed, the cause is most often memory: it does not fit.
@@ -250,24 +250,24 @@ def fits(measurement: Measurement) -> bool:
 
 
 def why_not_fitting(measurement: Measurement) -> str:
-    """Return why the trial's batch does not fit in memory, or why that is unknown."""
+    """Return why the trial's batch does not fit in memory, or how the trial failed otherwise."""
     if measurement.status == "ok":
         return f"the allocator had to free memory {measurement.allocator_retries} times"
     return f"{measurement.status}: {measurement.reason}" if measurement.reason else measurement.status
 
 
 def _refused(case: Case, measurement: Measurement, why: str) -> Case:
-    """Return the case with a refusal. Its status is that of the last probe: `unsupported` would never be repeated."""
+    """Return the case, refused with the status of its last probe: `unsupported` would never be repeated."""
     status = "out_of_memory" if measurement.status == "ok" else measurement.status
     reason = f"{why}: {measurement.reason}" if measurement.reason else why
     return replace(case, refusal=reason, refusal_status=status)
 
 
 def confirm(trial: Trial, measure: Measure, say: Say) -> tuple[Trial, Measurement | None]:
-    """Run the first trial at the batch that a search found, or at a smaller one that fits; returns it as it ran.
+    """Run the first trial at the batch that a search found, or at a smaller one that fits.
 
-    Before a full run this is a quick trial, so that a batch that is too large does not cost hours. If no trial is ok,
-    the case is refused and there is no measurement. Nor is there one of a full run.
+    Return the trial as it ran, and its measurement. If no batch fits, the case is refused, and the measurement is None.
+    Before a full run a quick trial tests the batch, so that a wrong batch costs no hours; its measurement is None too.
     """
     searched = trial.case
     mode: Mode = "quick" if searched.mode == "full" else searched.mode

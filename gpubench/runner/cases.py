@@ -15,7 +15,7 @@ from gpubench.suite.suite import ParamValue, Suite
 from gpubench.suite.trial import Case
 
 CPU_BATCH = 16
-"""The batch on a CPU of a suite that names none: a search would fill the host's memory."""
+"""Batch on a CPU if the suite has no `cpu_batch` and asks for a search, which would fill the host's memory."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def settings_for(suite: LoadedSuite, settings: Mapping[str, str], suites: Sequen
 
 
 def default_limit(device: Device) -> int | None:
-    """Return the memory limit of a search; raises UserError if less than that is free on an integrated card."""
+    """Return the memory limit of a search, in bytes; raises UserError if an integrated card has less free memory."""
     limit, free = device.default_limit_bytes, device.available_bytes
     if limit and free and free < limit:
         sizes = f"{free / 2**30:.0f} GiB are free and a search needs {limit / 2**30:.0f} GiB"
@@ -78,17 +78,17 @@ def default_limit(device: Device) -> int | None:
 def cases_of(
     recipes: Sequence[ModelRecipe], options: Options, devices: Sequence[Device], cpu_count: int = 1
 ) -> list[Case]:
-    """Return every case of the run, with those that cannot run: each recipe on each device in each precision.
+    """Return all cases of the run, also those that cannot run: each recipe on each device in each precision.
 
-    With batch `max`, each case in another precision than fp32 gets a twin at the batch of fp32, which separates the
-    effect of precision from that of batch. Twins come last: their batch is known by then.
+    With batch `max`, each case in another precision than fp32 gets a twin at the batch of fp32 (`max-fp32`): this
+    separates the effect of precision from the effect of batch. Twins come last: their batch is known by then.
     """
     cases = []
     for device, recipe in product(devices, recipes):
         loaded, model, suite = recipe.suite, recipe.model, recipe.suite.suite
         params = choose_threads(options, recipe.params, cpu_count)
         if device.rocm and "cudnn_benchmark" not in options.settings:
-            # MIOpen then searches every new shape exhaustively, for minutes (pytorch/pytorch#145294, #179795).
+            # With cudnn_benchmark MIOpen searches for minutes at every new shape (pytorch/pytorch#145294, #179795).
             params = {**params, "cudnn_benchmark": False}
         precisions = choose_precisions(suite.precisions.get(model, options.precision), device)
         cases_of_model = []
@@ -118,7 +118,7 @@ def cases_of(
             )
             cases_of_model.append(_with_suite_checks(suite, case))
         cases += cases_of_model
-        if "fp32" in precisions and options.mode != "quick":  # which decides nothing
+        if "fp32" in precisions and options.mode != "quick":  # a quick run gives no verdict
             cases += [
                 replace(case, batch_policy="max-fp32")
                 for case in cases_of_model

@@ -15,7 +15,7 @@ class DeviceLost(Exception):
 
 
 def lost_device(before: Iterable[Device], now: Sequence[Device]) -> str:
-    """Return which accelerator of `before` torch does not compute on `now`, and why; empty if there is none."""
+    """Return the first accelerator that torch can use in `before` and not in `now`, and why; empty if there is none."""
     for device in before:
         same = [other for other in now if (other.device_hash or other.device) == (device.device_hash or device.device)]
         problem = same[0].problem if same else "torch does not list it any more"
@@ -29,7 +29,7 @@ def choose_devices(option: str, devices: Sequence[Device]) -> list[Device]:
     accelerators = [device for device in devices if device.kind != "cpu"]
     usable = [device for device in accelerators if not device.problem]
     if option in {"auto", "all"}:
-        if accelerators and not usable:  # not silently the CPU instead
+        if accelerators and not usable:  # the CPU must not replace them silently
             _refuse(option, accelerators[0])
         # `all` includes a card that torch cannot use: its rows have the reason.
         return (usable[:1] if option == "auto" else accelerators) or list(devices)
@@ -77,5 +77,5 @@ def check_processes(options: Options, chosen: Sequence[Device], devices: Sequenc
         same_kind = [other for other in devices if other.kind == device.kind]
         available = len([other for other in same_kind if not other.problem]) - same_kind.index(device)
         if device.kind != "cpu" and most > available:
-            count = f"from {device.device} on there are {available}; give fewer, or only the first --device of a group"
+            count = f"from {device.device} on there are {available}; give fewer, or only their first device as --device"
             raise UserError(f"--processes {most}: each needs one device, and {count}")

@@ -1,4 +1,4 @@
-"""Which cases need no more rounds: three or four decided the ratios of their precisions (LOOKS, STOP_P in welch.py)."""
+"""Finds the cases that need no more rounds: the ratios of their precisions are decided (LOOKS, STOP_P in welch.py)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -8,13 +8,13 @@ from gpubench.suite.trial import Case
 from gpubench.welch import is_decided_early
 
 COMPARES_MODELS = frozenset({"ladder", "ablation", "batch", "scaling"})
-"""Studies that compare cases of one precision, which then need as many trials as all others."""
+"""Studies that compare cases of one precision: all of these cases need equally many trials."""
 
 
 def models_that_may_stop(cases: Sequence[Case]) -> list[list[Case]]:
-    """Return the cases of each model that ran in several precisions.
+    """Return the cases of each model that has several precisions, as one list per model.
 
-    Empty if the run compares anything but precisions: devices, numbers of processes, or models.
+    Empty if the run also compares devices or numbers of processes. Cases of COMPARES_MODELS are left out.
     """
     if len({(case.device, case.processes) for case in cases}) > 1:
         return []
@@ -26,10 +26,10 @@ def models_that_may_stop(cases: Sequence[Case]) -> list[list[Case]]:
 
 
 def decided_early(cases: Sequence[Case], seconds: Mapping[str, Sequence[float]]) -> set[str]:
-    """Return the labels of the cases of each model whose precisions all have decided ratios.
+    """Return the labels of all cases of the models whose ratios between precisions are all decided.
 
-    All cases of a model stop together: `compare` judges sides that did not take turns as two sessions. `seconds` has
-    the times of each case by its label; cases without one, which failed in every round, stop with the others.
+    All cases of a model stop together, because `compare` treats cases that did not alternate as two sessions. `seconds`
+    has the times of each case by its label. Cases without a time have failed in every round and stop too.
     """
     done = set()
     for alike in models_that_may_stop(cases):

@@ -16,23 +16,23 @@ from gpubench.welch import LOOKS
 TRIAL_SECONDS = {"sampled": (30.0, 45.0), "quick": (15.0, 15.0)}
 """Typical seconds of a trial on a CPU and on an accelerator, with start and warm-up (benchmarks/card_time.py)."""
 START_SECONDS = 8.0
-"""For starting up: asking torch for its devices, and importing the suites."""
+"""Typical seconds before the first trial: listing torch's devices and importing the suites."""
 SEARCH_SECONDS = {"sampled": 100.0, "quick": 40.0}
-"""Typical seconds of a batch search, and of what cuDNN's search for algorithms takes longer at a large batch."""
+"""Typical seconds of a batch search, with the extra time of cuDNN's search for algorithms at a large batch."""
 WARMING_SECONDS = 60.0
-"""For warming an accelerator and measuring its peaks."""
+"""Typical seconds for warming an accelerator and measuring its peaks."""
 TOLERANCE = 1.3
 """Factor by which a forecast may be wrong before a new one is printed."""
 LEAST_SECONDS = 10.0
-"""No forecast is printed for less time."""
+"""No new forecast is printed if less time is left."""
 
 
 class Forecast:
     """Forecasts the time of a run's trials: typical times at first, then the times of similar trials of this run.
 
     Args:
-        options: those of the run.
-        slowdown: factor by which other programs make trials on the CPU longer.
+        options: the options of the run.
+        slowdown: factor by which other programs slow down trials on the CPU.
     """
 
     def __init__(self, options: Options, slowdown: float = 1.0) -> None:
@@ -44,9 +44,9 @@ class Forecast:
         """When the planned trials end, as printed last, on time.monotonic's clock; None if nothing was printed."""
 
     def lines(self, left: Sequence[Trial], searches: int, now: datetime) -> list[str]:
-        """Return the lines before a run: the trials that are `left` with their data and time, and what cannot run.
+        """Return the lines before a run: number of trials `left`, their data and time, and cases that cannot run.
 
-        No step is timed yet, so the time is a typical one. A full run has none: its epochs differ too much.
+        No step is timed yet, so the time is a typical one. Full runs get no time: epochs of suites differ too much.
         """
         options, numbered = self._options, [(trial.case, trial.index) for trial in left if not trial.case.refusal]
         running = [case for case, _ in numbered]
@@ -87,7 +87,7 @@ class Forecast:
             self._seconds.setdefault(key, []).append(seconds)
 
     def news(self, waiting: Sequence[Case], searches: int, now: datetime) -> str:
-        """Return how long the `waiting` trials and searches take; empty if that was printed already, within 30%.
+        """Return how long the `waiting` trials and searches take; empty if the last printed time is right within 30%.
 
         Call `add` first.
         """
@@ -111,7 +111,7 @@ class Forecast:
 
 
 def _keys(case: Case) -> tuple[str, str, str]:
-    """Return the keys of the case's times, the most specific first."""
+    """Return the keys of the case's times: the case, its model, all trials."""
     return case.label, f"{case.suite} {case.model}", ""
 
 

@@ -14,7 +14,7 @@ from gpubench.runner.session import Session
 from gpubench.suite.trial import Case, Fault, Measurement, Status, Trial, measurement_from_json
 
 COLLECTIVE_SECONDS = 300.0
-"""Longest wait of a process for the others in a collective operation; at most a quarter of the time limit."""
+"""Longest wait of a process for the others in a collective operation, in seconds; at most a quarter of the limit."""
 
 
 class Measure:
@@ -28,7 +28,7 @@ class Measure:
         """Run the trial and return its measurement, however its process ended."""
         case = trial.case
         on_cpu = self._on_cpu(case)
-        # Energy and clocks of one card do not describe a group, nor does one machine's CPU describe several.
+        # One card's energy and clocks do not describe several processes, nor one machine's CPU several machines.
         card = self._session.cards[case.device] if case.processes == 1 else None
         cpu_energy = self._cpu_energy if case.nodes == 1 else (lambda: None)
         sampler = Sampler(card, cpu_energy, on_cpu=on_cpu, all_processes_visible=self._all_visible)
@@ -81,7 +81,7 @@ class Measure:
             on_output=lambda line: self._progress.say("    " + line.rpartition("\r")[2]),
             on_wake=sampler.tick,
             time_limit_seconds=limit_seconds,
-            # A group has one more process, its agent, with about as much resident memory before training.
+            # One more process starts the others; it needs about as much memory as each of them before training.
             resident_limit_bytes=memory * (local + 1) if memory and local > 1 else memory,
         )
 

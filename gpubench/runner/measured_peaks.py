@@ -43,7 +43,7 @@ class Peak:
     op_seconds: float
     """Seconds per call in a training step on tiny tensors."""
     side: int
-    """Rows and columns of that matrix product."""
+    """Rows and columns of the matrices of the fastest product."""
     shared: bool = False
     """Whether other programs used the device meanwhile; such a peak is not stored."""
 
@@ -74,7 +74,7 @@ def measure(
 ) -> Peak:
     """Measure a peak in a child process; raises UserError with the reason if that fails.
 
-    Stored for later runs unless other programs used the device meanwhile; then `say` prints a note.
+    The peak is stored for later runs. If other programs used the device meanwhile, `say` prints a note instead.
     """
     task = {"device": device.device, "precision": precision, "threads": threads, "soak_seconds": soak_seconds}
     sampler = Sampler(readers([device])[device.device], all_processes_visible=host.all_processes_visible())
@@ -137,9 +137,9 @@ class WarmUp:
         self._peaks: dict[tuple[str, str, int], Peak | None] = {}
 
     def before(self, case: Case, planned: Iterable[Case], *, searched: bool) -> None:
-        """Prepare for a trial of `case`: warm the devices of all planned cases and measure the peak.
+        """Prepare for a trial of `case`: warm the devices of all planned cases, and measure the peak of its device.
 
-        `searched`: whether a batch search has just used the device.
+        `searched`: whether a batch search of this run has used a device.
         """
         is_warm = searched and len(self._session.devices) == 1
         devices = {device for planned_case in planned for device in planned_case.devices}

@@ -1,4 +1,4 @@
-"""Runs on several machines: node 0 leads and writes the rows, the others follow its tasks in a loop."""
+"""Runs on several machines: node 0 leads and writes the rows, and the others run its tasks in a loop."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ SECRET = "GPUBENCH_SECRET"
 SECRET_LENGTH = 16
 """Fewest characters of a secret: a short one could be guessed."""
 ON_EVERY_NODE = {"trial", "soak"}
-"""Tasks of all machines; only node 0 runs the others."""
+"""Tasks that run on all machines; all other tasks run on node 0 only."""
 
 
 class NodeLost(Exception):
@@ -54,10 +54,10 @@ def secret_of_run() -> str:
 
 
 class Nodes:
-    """A context manager around the run of one of several machines, all with the same command.
+    """A context manager that connects this machine to the others of its run, all with the same command.
 
-    The machine with the address HOST of `rendezvous` (`HOST:PORT`) is node 0. `terms` have to be equal on all machines,
-    and `limit_seconds` is how long to wait for the others.
+    The machine with the address HOST of `rendezvous` (`HOST:PORT`) is node 0. `terms` have to be equal on all machines.
+    `limit_seconds` is the longest wait for the others; None: MEET_SECONDS.
     """
 
     def __init__(self, nodes: int, rendezvous: str, terms: Mapping[str, Any], limit_seconds: float | None) -> None:
@@ -91,7 +91,7 @@ class Nodes:
         self.trouble, self._run = met.get("trouble", ""), met.get("run", "")
         self._port = met.get("port", 0)
         node = met.get("node")
-        # A machine that reached no store is node 0 if the address is its own.
+        # A machine that reached no store is node 0 if the rendezvous address is its own.
         self.node = node if node is not None else 0 if self._task["local"] else 1
         return self
 
@@ -112,7 +112,7 @@ class Nodes:
         return self.place(answer["number"])
 
     def end(self, code: int, text: str) -> None:
-        """Send the end of the run to the others."""
+        """Send exit code and last line of the run to the other machines, at its end."""
         if not self.trouble:
             self._child.ask({"ask": "end", "code": code, "text": text}, PATIENCE_SECONDS)
 
@@ -140,7 +140,7 @@ class Nodes:
 
 
 def _is_ours(host: str) -> bool:
-    """Return whether `host` is an address of this machine, also a second one."""
+    """Return whether `host` is one of the addresses of this machine."""
     with contextlib.suppress(OSError):
         family, kind, protocol, _, target = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -152,9 +152,9 @@ def _is_ours(host: str) -> bool:
 def run_as_one_of(
     nodes: Nodes, session: Session, say: Say, run_child: RunChild, lead: Callable[[RunChild], RunSummary]
 ) -> RunSummary:
-    """Lead on node 0, follow elsewhere; the exit code is the same on all machines.
+    """Lead on node 0, follow elsewhere; returns the summary, with the same exit code on all machines.
 
-    `lead` makes the run; its argument runs a task on every machine, and raises NodeLost.
+    `lead` runs the trials. Its argument, a RunChild, runs tasks of ON_EVERY_NODE on all machines; raises NodeLost.
     """
     if nodes.node > 0:
         return RunSummary(follow(nodes, session, say, run_child))

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Literal
 
 SAMPLED_REPEATS = 6
-"""Fewest trials a side at which the Mann-Whitney test can decide after Holm's correction (docs/method.md)."""
+"""Fewest trials per side with which the Mann-Whitney test can decide after Holm's correction (docs/method.md)."""
 SAMPLED_LIMIT_SECONDS = 1800.0
 """Default time limit of a sampled trial."""
 RANKED_SUITE, RANKED_MODELS = "reference", ("resnet50",)
-"""What ranks a card among published ones, because others publish its rate."""
+"""Suite and models whose rate ranks a card among published cards: others publish this rate."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,15 @@ class Options:
 
     @property
     def stops_early(self) -> bool:
-        """Whether models whose ratios are decided early need no more rounds.
+        """Whether the run leaves out models whose ratios are decided early.
 
-        Not if the number of rounds was given, nor in runs that alternate with others, which need as many.
+        Not if the user gave the number of rounds, nor if runs alternate (--session): these need equally many trials.
         """
         return self.mode == "sampled" and self.repeats is None and self.until is None and not self.session
 
     @property
     def rounds(self) -> int:
-        """Trials per case; with `until`, the minimum, and if the run stops early, the maximum."""
+        """Trials per case: the minimum with `until`, the maximum if `stops_early`."""
         if self.repeats is not None:
             return self.repeats
         return SAMPLED_REPEATS if self.mode == "sampled" or self.until else 1

@@ -29,11 +29,11 @@ CLOSE_SECONDS = 0.05
 PAUSE_SECONDS = 0.01
 """Pause after each read, so that the next one reads more at once."""
 IMPORT_SECONDS = 120.0
-"""Time limit for importing suites of the user."""
+"""Time limit for importing a suite."""
 MOST_READ = 1 << 20
-"""Most bytes that are read at once, so that limits are checked however much a child prints."""
+"""Most bytes per read, so that limits are checked even if a child prints without end."""
 MOST_LINE = {"channel": 1 << 26, "output": 1 << 16}
-"""Longest line. A longer message ends the child; longer output is shown in parts."""
+"""Longest line, in bytes. A longer message ends the child; longer output is shown in parts."""
 MOST_SHOWN = 500_000
 """Most characters of a child's output that are shown."""
 
@@ -57,7 +57,7 @@ class Started:
     channel: socket.socket
     """Our end of its socket."""
     lifeline: IO[bytes]
-    """Our end of a pipe: the worker ends when it closes, and the kernel closes it when this process dies."""
+    """Our end of a pipe. The worker ends when this end closes; the kernel closes it if this process dies."""
     start: Literal["fresh", "forked"] = "fresh"
     """Whether it is a new process or a fork of a template (template.py)."""
 
@@ -90,7 +90,7 @@ class Outcome:
         if code >= 0:
             return f"the process ended with exit code {code} and no answer{printed}"
         name = signal.Signals(-code).name
-        hint = " (by the system, out of memory, or by hand)" if name == "SIGKILL" else ""
+        hint = " (out of memory, or killed by a user)" if name == "SIGKILL" else ""
         return f"the process was ended by {name}{hint}{printed}"
 
 
@@ -111,12 +111,12 @@ def run_child(
     """Run `task` in a child process and wait for its end; afterwards its whole process group is killed.
 
     The child answers on a separate socket, so `on_output` gets only what the suite prints, line by line. If this
-    process dies, the child ends itself. `task` is sent with `scratch`, a temporary folder that exists as long as the
-    child; it is empty for one process. `on_wake` is called with the child's process id a few times a second; its
-    result is sent to the child. `start` starts the child; without it the child is a new process.
+    process dies, the child ends itself. `task` is sent with `scratch`: the path of a temporary folder that exists as
+    long as the child, or an empty text if the task needs one process. `on_wake` is called with the child's process id a
+    few times a second; its result is sent to the child. `start` starts the child, by default as a new process.
     """
     began = time.monotonic()
-    # Several processes have logs; no other task leaves a folder if it is killed.
+    # Only several processes write logs. Other tasks get no folder, so a kill leaves none behind.
     has_logs = "trial" in task and task["trial"]["case"]["processes"] > 1
     with temporary_folder() if has_logs else contextlib.nullcontext("") as folder:
         started = start() if start else start_fresh()
@@ -147,7 +147,7 @@ def temporary_folder() -> "tempfile.TemporaryDirectory[str]":
     try:
         return tempfile.TemporaryDirectory(prefix="gpubench-", ignore_cleanup_errors=True)
     except OSError as error:
-        raise UserError(f"no temporary folder can be made ({error.strerror}); make room or set TMPDIR") from None
+        raise UserError(f"no temporary folder can be made ({error.strerror}); free disk space or set TMPDIR") from None
 
 
 def start_fresh(output: int = subprocess.PIPE) -> Started:
@@ -162,7 +162,7 @@ def start_fresh(output: int = subprocess.PIPE) -> Started:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT if output == subprocess.PIPE else output,
-            start_new_session=True,  # a separate group: killed as a whole, and not by the terminal's Ctrl-C
+            start_new_session=True,  # a separate group: it is killed as a whole, and Ctrl-C does not reach it
         )
     return Started(child, parent_socket, os.fdopen(parent_end, "wb"))
 
@@ -178,7 +178,7 @@ class ServingChild:
 
     def close(self) -> None:
         """End the child and all that it started."""
-        if self._lifeline.closed:  # by then another process may have its number
+        if self._lifeline.closed:  # closed before: another process may have the child's id now
             return
         self._messages.close()
         self._socket.close()
@@ -219,7 +219,7 @@ def check_imports(names: Sequence[str], limit_seconds: float | None, run_child: 
     limit = min(IMPORT_SECONDS, limit_seconds or IMPORT_SECONDS)
     task = {"task": "import", "suites": list(names)}
     outcome = run_child(task, time_limit_seconds=limit)
-    if outcome.end == "died" and (outcome.exit_code or 0) < 0:  # somebody killed it; if the suite did, it will again
+    if outcome.end == "died" and (outcome.exit_code or 0) < 0:  # perhaps a user killed it: try again
         outcome = run_child(task, time_limit_seconds=limit)
     if outcome.answer is None:
         raise UserError(f"--suite {', '.join(names)}: the import failed: {outcome.reason}")
@@ -273,7 +273,7 @@ class _Watch:
                 continue
             woken = time.monotonic()
             if message := self.on_wake(self.child.pid):
-                with contextlib.suppress(OSError):  # the child may just have ended; the next line checks that
+                with contextlib.suppress(OSError):  # the child may just have ended; the next iteration checks that
                     self.channel.sendall(json.dumps(message).encode() + b"\n")
             if time_limit is not None and time.monotonic() - started > time_limit:
                 return "timed_out"
@@ -283,14 +283,14 @@ class _Watch:
                     return "over_memory"
 
     def drain(self) -> None:
-        """Read what is still in the pipes, without waiting. They are small, and no process of the group fills them."""
+        """Read what is still in the pipes, without waiting. 16 reads empty them if no process writes any more."""
         for read in (self._read_channel, self._read_output):
             with contextlib.suppress(OSError, ValueError):
                 for _ in range(16):
                     read()
 
     def finish(self) -> None:
-        """Read what is left after the child's end, also a line without its end, and close the output."""
+        """Read what is left after the child's end, also a last line without a newline, and close the output."""
         self.drain()
         if line := self._pending["output"]:
             self._show(line)

@@ -18,7 +18,7 @@ REST_OF_LINE = 52
 
 
 class TrialProgress:
-    """A context manager around a run. Writes to stderr; without a terminal only lines, no bar."""
+    """A context manager that shows a run on stderr: a bar and lines; only lines without a terminal."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -53,7 +53,7 @@ class TrialProgress:
         self._console.print(text, markup=False, soft_wrap=True)
 
     def expect(self, trials: int) -> None:
-        """Add to the number of trials in all."""
+        """Add `trials`, which may be negative, to the total number of trials."""
         self.total += trials
         self._bar.update(self._task, total=max(1, self.total))
 
@@ -81,7 +81,7 @@ class TrialProgress:
     def finish(self, trial: Trial, row: Row, *, counted: bool) -> float:
         """Print the line of a finished trial; return its seconds since `start`.
 
-        One that is not `counted` could not run, and the lines before the run had the reason.
+        A trial that is not `counted` could not run; the lines before the run have given the reason.
         """
         seconds = time.monotonic() - self._started
         self._done += counted
@@ -104,7 +104,7 @@ class FirstRatios:
         """Row of the first trial by precision, for each suite, model, device and number of processes."""
 
     def after(self, case: Case, row: Row) -> list[str]:
-        """Return the ratios that the trial of this row made known, each as a line."""
+        """Return a line for each ratio that this row makes known."""
         rows = self._rows.setdefault((case.suite, case.model, case.device, case.processes), {})
         is_twin = case.batch_policy == "max-fp32"  # it repeats a precision at another batch
         if row.status != "ok" or not row.samples_per_second or case.precision in rows or is_twin:
@@ -116,7 +116,7 @@ class FirstRatios:
 
 
 def _first_ratio(row: Row, fp32: Row) -> str:
-    """Return how many times as fast a precision is as fp32, with the batches where they differ."""
+    """Return how many times as fast a precision is as fp32, with the batches if they differ."""
     only_rates = counts_by_rate(row.studies, row.mode) or not (row.seconds and fp32.seconds)
     rate, fp32_rate = ((side.samples_per_second if only_rates else 1 / (side.seconds or 1)) for side in (row, fp32))
     ratio = (rate or 0.0) / (fp32_rate or 1.0)

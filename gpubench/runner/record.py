@@ -74,7 +74,7 @@ def _is_figure(value: object) -> bool:
 
 
 def _left_out(quality: Mapping[str, object]) -> Iterator[str]:
-    """Yield why a returned quality is not in the row."""
+    """Yield a reason for each quality of the suite that is not in the row."""
     for name, value in quality.items():
         if name not in QUALITIES:
             yield f"{name}: no such column; qualities are {', '.join(QUALITIES)}"
@@ -83,7 +83,7 @@ def _left_out(quality: Mapping[str, object]) -> Iterator[str]:
 
 
 def copied(columns: Iterable[str], sources: Mapping[str, object]) -> dict[str, object]:
-    """Return the columns that come from these sources, by name; None where a source is None."""
+    """Return the values of the columns that come from these sources, by column; None if the source is None."""
     values: dict[str, object] = {}
     for name in columns:
         source_name, _, other_name = ABOUT[name].source.partition(".")

@@ -29,7 +29,7 @@ class EarlierRun:
     def session_of(self, case: Case) -> str | None:
         """Return the session of the case's trials; None if they begin a new one.
 
-        Trials of one session alternate. A new case starts a new session if others are past their first round.
+        Trials of one session alternate, so a new case starts a new session if other cases have left the first round.
         """
         rows = self._rows_of(case)
         if rows.empty and self.frame["trial"].max() > 0:
@@ -45,7 +45,7 @@ class EarlierRun:
         cards: Mapping[str, CardState],
         environment: Environment,
     ) -> None:
-        """Raise UserError with every column in which the file's rows differ from this run."""
+        """Raise UserError if the file's rows differ from this run; the message names the columns."""
         for case in cases:
             old = self.frame[(self.frame["suite"] == case.suite) & (self.frame["device"] == case.device)]
             if old.empty:
@@ -76,7 +76,7 @@ class EarlierRun:
     def batch_of(self, case: Case) -> pd.Series | None:
         """Return the last row with a batch that an earlier search found for this case, or None.
 
-        Rows of finished trials come before others, whose batch may not fit.
+        Rows of finished trials are preferred: the batch of an unfinished trial may not fit.
         """
         rows = self._rows_of(case)
         rows = rows[rows["batch_size"].notna()]

@@ -22,7 +22,7 @@ from gpubench.welch import LOOKS
 
 
 def round_of(cases: Sequence[Case], index: int, seed: int) -> list[Trial]:
-    """Return the trials of a round: every case once, in a random order of its own, so that drift affects all equally.
+    """Return the trials of a round: every case once, in a new random order, so that drift affects all equally.
 
     The first round has the models in the suite's order, so that the first ratio comes soon. Trials of one round share a
     seed: they see the data in the same order.
@@ -37,7 +37,7 @@ def round_of(cases: Sequence[Case], index: int, seed: int) -> list[Trial]:
 
 
 def schedule(cases: Sequence[Case], number: int, seed: int) -> list[Trial]:
-    """Return the trials of the first `number` rounds. Refused cases come once, first."""
+    """Return the trials of the first `number` rounds. Refused cases come first, and only once."""
     refused = [Trial(case, 0, seed) for case in cases if case.refusal]
     return refused + [trial for index in range(number) for trial in round_of(cases, index, seed)]
 
@@ -58,7 +58,7 @@ class Rounds:
     ) -> None:
         self._cases, self._options, self._path, self._earlier = session.cases, session.options, session.path, earlier
         self._batches, self._progress, self._check = batches, progress, check
-        # With --until a started round is finished, so that all cases have as many trials.
+        # With --until a started round is finished: all cases get equally many trials.
         self._number = max(self._options.rounds, earlier.rounds if self._options.until else 0)
         planned = schedule(self._cases, self._number, self._options.seed)
         self._left = [trial for trial in planned if not earlier.has(trial)]
@@ -73,9 +73,9 @@ class Rounds:
         self.statuses: list[str] = []
         """Statuses of the finished trials of this run."""
         self._counted: list[str] = []
-        """The same without cases that were known before to be impossible."""
+        """`statuses` without the cases that were refused before this run."""
         self.planned_cases: list[Case] = []
-        """Cases of the trials that were planned when the running round began."""
+        """Cases that can run, from the trials that were planned when the running round began."""
 
     def outlook(self) -> list[str]:
         """Return the lines before a run: which trials are done, how many are left, and how long they take."""
@@ -127,7 +127,7 @@ class Rounds:
     def unfinished(self) -> list[Trial]:
         """Return the trials that are not finished, with the batches that were found, for a later run.
 
-        Without those after the next look at the ratios, which may leave them out: their rows would stay unfinished.
+        Not those after the next look at the ratios: if it drops them, their rows would stay unfinished.
         """
         trials = self._with_batches(self._waiting)
         look = next((look for look in LOOKS if trials and look > trials[0].index), None)
@@ -143,7 +143,7 @@ class Rounds:
         return f"{finished} of {self._done_before + len(self._counted) + left} trials"
 
     def _cases_so_far(self) -> list[Case]:
-        """Return the cases with the batches found so far, without twins that equal another case."""
+        """Return the cases with the batches found so far, without `max-fp32` cases that equal another one."""
         return list(filter(None, map(self._batches.so_far, self._cases)))
 
     def _searches(self, trials: Sequence[Trial]) -> int:
@@ -168,15 +168,15 @@ class Rounds:
         return [trial for trial in trials if (self._batches.so_far(trial.case) or trial.case).label not in decided]
 
     def _with_batches(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Return the trials with the batches found so far, without twins that equal another case."""
+        """Return the trials with the batches found so far, without `max-fp32` cases that equal another one."""
         return [replace(trial, case=case) for trial in trials if (case := self._batches.so_far(trial.case))]
 
     def _rounds(self) -> Iterator[list[Trial]]:
-        """Yield the planned rounds as one; then, with --until, one more at a time until a reason to stop."""
+        """Yield the planned rounds as one; then, with --until, one more at a time until there is a reason to stop."""
         options, started = self._options, time.monotonic()
         yield self._left
         for index in count(self._number) if options.until else ():
-            # Cases without a time fail in every round, or equal another case.
+            # Cases without a time have failed in every round, or equal another case.
             trials = self._with_batches(round_of(self._cases, index, options.seed))
             trials = [trial for trial in trials if self._seconds.get(trial.case.label)]
             spent = time.monotonic() - started
@@ -206,9 +206,9 @@ def half_width(seconds: Sequence[float]) -> float:
 def why_stop(
     widths: Mapping[str, float], target: float, budget_seconds: float | None = None, needed_seconds: float = 0.0
 ) -> str | None:
-    """Return why to stop, with the cases that reached the target, or None if one more round is needed.
+    """Return why to stop, with the number of narrow intervals, or None if one more round is needed.
 
-    `target` is the half width of `--until`, `needed_seconds` the time of the run after one more round.
+    `target` is the half width of `--until`, `needed_seconds` the run's time with one more round.
     """
     if not widths:
         return "no case has a time"

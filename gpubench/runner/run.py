@@ -33,15 +33,15 @@ from gpubench.welch import FEWEST_TRIALS
 print_line: Say = partial(printed.say, err=True)
 SOME_FAILED = 4
 FAILURES = 2
-"""After so many failed trials, or searches, in a row a run checks its devices."""
+"""A run checks its devices after so many trials or searches in a row that failed or timed out."""
 LOST = frozenset({"failed", "timed_out"})
-"""Statuses of trials on a device that no longer computes."""
+"""Statuses of trials whose device may be lost."""
 
 
 def run(options: Options, say: Say = print_line, run_child: RunChild | None = None) -> RunSummary:
     """Run all trials of `options` and append a row for each; returns a summary.
 
-    Only child processes use a device; `run_child` starts one per call, by default (see Templates) a fork on a card.
+    Only child processes use a device. `run_child` starts one per call: by default a fork for a card (see Templates).
     """
     with Interrupts() as interrupts, Templates(options.time_limit_seconds) as templates:
         run_child = run_child or templates
@@ -105,17 +105,17 @@ def check_host(session: Session, say: Say) -> Session:
     kinds = {device.kind for device in session.devices.values()}
     load = host.cpu_load(session.environment.cpu_count) if "cpu" in kinds else None
     environment = replace(session.environment, host_reference_seconds=host.reference_seconds())
-    # The load average is no use: it includes a run that has just ended.
+    # The load average would be wrong: it includes a run that has just ended.
     slowdown = load.slowdown() if load else 1.0
     if load and (others := load.others()) > host.SHARED_CPU:
         say(f"The CPU is {others:.0%} busy: results will be slow and noisy.")
     if environment.switches and "cuda" in kinds:
-        say(f"set in the environment, and changes results: {environment.switches}")
+        say(f"environment variables change results: {environment.switches}")
     return replace(session, environment=environment, slowdown=slowdown)
 
 
 def subject_of(session: Session) -> list[str]:
-    """Return the lines on what will be measured, and on what."""
+    """Return the lines that name the devices and what they will train."""
     cards = ", ".join(dict.fromkeys(device.card for device in session.devices.values()))
     models = ", ".join(dict.fromkeys(case.model for case in session.cases))
     running = [case for case in session.cases if not case.refusal] or session.cases
@@ -128,7 +128,7 @@ def subject_of(session: Session) -> list[str]:
 
 
 def caveat_of(session: Session) -> list[str]:
-    """Return a line on what the run's trials are too few for; none if they are enough."""
+    """Return a line with the caveat of a run that is quick or has few trials per case; no line for other runs."""
     options = session.options
     if options.mode == "quick":
         unranked = " CPUs are not ranked." * (options.rank and set(session.devices) == {"cpu"})
@@ -152,7 +152,7 @@ class TrialRunner:
         self._written: set[str] = set()
         """Sessions of the written rows."""
         self._failures = 0
-        """Failed trials in a row."""
+        """Trials in a row that failed or timed out."""
 
     def run_all(self, file: RowsFile, say: Say) -> RunSummary:
         """Run every trial. Ctrl-C keeps the rows of finished trials and writes the others as interrupted."""
@@ -184,7 +184,7 @@ class TrialRunner:
             self._check_devices(row.status)
 
     def _check_devices(self, status: str) -> None:
-        """Raise DeviceLost if FAILURES trials failed in a row and a device no longer computes; `status`: the last's."""
+        """Raise DeviceLost if FAILURES trials failed in a row and a device is lost; `status` is the last trial's."""
         self._failures = self._failures + 1 if status in LOST else 0
         devices = self._session.devices.values()
         if self._failures < FAILURES or all(device.kind == "cpu" for device in devices):

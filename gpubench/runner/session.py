@@ -39,11 +39,11 @@ class Session:
     """CSV file of the rows."""
     cases: tuple[Case, ...] = ()
     folders: Mapping[str, Path] = field(default_factory=dict)
-    """Folder of the data of each suite that reads them from disk, by its name."""
+    """Data folder of each suite that reads data from disk, by the suite's name."""
     id: str = ""
     """Value of the column `session`."""
     slowdown: float = 1.0
-    """Factor by which other programs made work on all CPUs longer before the first trial."""
+    """Factor by which other programs slowed down work on all CPUs, just before the first trial."""
 
     def card_state(self, device: str) -> CardState:
         """Return the current settings of the card."""
@@ -55,17 +55,17 @@ class RunSummary:
     """The result of a run."""
 
     exit_code: int
-    """0 if every trial is ok or unsupported, 4 if one failed, 130 if the run was stopped."""
+    """0 if every trial is ok or unsupported, 130 if the run was stopped, 4 otherwise."""
     path: Path | None = None
     """The CSV file of its rows; None if this process wrote none."""
     sessions: frozenset[str] = frozenset()
-    """Sessions of the rows that it wrote; empty if it wrote none or was stopped."""
+    """Sessions of the written rows; empty if the run wrote none or was stopped."""
 
 
 def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.TorchFacts, say: Say) -> Session:
     """Return the session of these options; raises UserError.
 
-    `facts` is what a child reported about torch. Downloads missing data, and prints a note with `say`.
+    `facts` is what a child reported about torch. Downloads missing data; `say` prints notes.
     """
     all_devices = env.devices_of(facts)
     devices = choose_devices(options.device, all_devices)

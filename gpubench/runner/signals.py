@@ -1,4 +1,4 @@
-"""Handles the signals that stop a run: Ctrl-C, SIGTERM, and the one that Slurm sends before a job's end."""
+"""Handles the signals that stop a run: Ctrl-C, SIGTERM, and SIGUSR2, which Slurm sends before a job's end."""
 
 import signal
 from collections.abc import Iterator, Mapping
@@ -11,9 +11,9 @@ STOPPED = "the run was stopped before this trial ended"
 
 
 class Interrupts:
-    """Turns each signal into a KeyboardInterrupt and stores it.
+    """Turns each signal into a KeyboardInterrupt, and stores the reason.
 
-    Python loses an exception that a signal raises inside a finalizer. So `check` raises it again between trials.
+    Python ignores an exception that a signal raises inside a finalizer, so `check` raises one between trials.
     """
 
     SIGNALS: Mapping[int, str] = {

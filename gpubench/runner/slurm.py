@@ -1,6 +1,6 @@
 """Runs as a Slurm job, through submitit: submits the job and follows it.
 
-The job's first node leads as with --nodes and writes the rows, so nobody has to follow the job.
+The job's first node leads as with --nodes and writes the rows, so it does not matter whether anybody follows the job.
 """
 
 import os
@@ -21,7 +21,7 @@ from gpubench.rows.write import check_writable
 from gpubench.runner.nodes import SECRET
 
 LOOK_SECONDS = 5.0
-"""Seconds between two questions for the state of the job."""
+"""Seconds between two requests for the state of the job."""
 NOTICE_SECONDS = 30
 """How long before its time limit a job gets a signal, so that it can still write its rows."""
 NUMBERS = {"nodes", "gpus_per_node", "cpus_per_task", "time"}
@@ -89,7 +89,7 @@ def _submit(job_options: Mapping[str, Any], arguments: Sequence[str], folder: Pa
             ntasks_per_node=1,  # gpubench starts the processes of a node itself
             time=minutes,
             signal_delay_s=min(NOTICE_SECONDS, minutes * 15),
-            # A job that Slurm restarts would overwrite the rows of the first one.
+            # Slurm must not restart the job, perhaps on other nodes: the same command resumes it.
             additional_parameters={"no_requeue": True, **whole_nodes, **job_options},
         )
         is_set = any(argument.partition("=")[0] == "--processes" for argument in arguments)

@@ -17,27 +17,27 @@ REPORT_SECONDS = 20.0
 END_SECONDS = 1.0
 """Longest time from the end of a template's socket to its own end, in seconds."""
 NOT_FORKED: tuple[str, ...] = ("cpu",)
-"""Devices whose trials are new processes: a CPU's tensors are in the heap that a fork inherits.
+"""Devices whose trials run in new processes: a CPU's tensors are in the heap, and a fork inherits the heap.
 
-Forks of one process took the same page faults per step on a CPU (154, 1,256 or 2,144, by the process). Steps of a small
-ResNet-18 took 0.92 of the CPU time of new processes (six pairs, 0.84 to 1.00), and in another test 1.09. Whether the
-two differ on a card has not been measured.
+On a CPU, all forks of one template had the same number of page faults per step (154, 1,256 or 2,144, depending on the
+template). A step of a small ResNet-18 took 0.92 times the CPU time that it took in a new process (six pairs, 0.84 to
+1.00); in another test, 1.09 times. On a card, forks and new processes have not been compared.
 """
 MOST_TEMPLATES = 3
-"""Each has the memory of a process with torch."""
+"""Most templates at a time: each needs the memory of a process with torch."""
 Key = tuple[str, int]
 """Path of the suite and number of the round whose trials a template runs."""
 
 
 class Templates:
-    """Runs tasks in forks of templates, a new one for each suite and round. A context manager and a `RunChild`.
+    """Runs tasks in forks of templates: one template per suite and round. A context manager and a `RunChild`.
 
-    Forks of one template share its hash seed and its layout of memory, so each round has one of its own: the trials of
+    Forks of one template share its hash seed and its layout of memory. So each round has a new template: the trials of
     a case are as independent as new processes.
 
     A task runs in a new process instead if its device is in NOT_FORKED, if it needs several processes, or if a fork
-    would not do the same: where the suite, when imported, fails, opens a device or starts threads. The time limit of a
-    trial limits an import too.
+    would behave differently: the import of the suite fails, opens a device or starts threads. The time limit of a trial
+    limits an import too.
     """
 
     def __init__(self, limit_seconds: float | None = None) -> None:
@@ -63,7 +63,7 @@ class Templates:
                 self._make_ready(key)
                 if key in self._templates:
                     return self._templates[key].fork()
-            except OSError:  # it was killed, and the next task gets another one
+            except OSError:  # the template was killed; the next task gets a new one
                 self._close([key])
         return start_fresh()
 
@@ -79,7 +79,7 @@ class Templates:
         return next(iter(self._templates), None) if on_card else None
 
     def _make_ready(self, key: Key) -> None:
-        """Start the template with this key if there is none; it is refused if it cannot be forked. Raises OSError."""
+        """Start the template with this key if there is none; store in `refused` why it cannot fork. Raises OSError."""
         if key in self._templates:
             return
         path, _ = key
@@ -160,7 +160,7 @@ class Fork:
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end and return its return code; raises TimeoutExpired.
 
-        Call it without `timeout` after a kill: if the template does not report the end, the template is ended too.
+        Call it without `timeout` only after a kill: if the template then reports no end, the template is ended too.
         """
         if self.returncode is None:
             try:

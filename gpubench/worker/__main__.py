@@ -26,7 +26,7 @@ def main() -> None:
     Arguments: the socket's file descriptor, and the descriptor of a pipe that closes when the parent ends.
     """
     faulthandler.enable()
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would print lines without meaning here
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would print lines that mean nothing here
     channel, requests, task = _begin(int(sys.argv[1]), int(sys.argv[2]))
     if task["task"] == "template":
         from gpubench.worker.template import fork_for_each_task
@@ -67,8 +67,8 @@ def _begin(descriptor: int, lifeline: int) -> tuple[socket.socket, Any, Message]
 def _die_with_parent(channel: socket.socket, lifeline: int) -> None:
     """End this process group when the parent ends, even by SIGKILL.
 
-    A separate process, forked before there are threads, waits for that: a C call that hangs cannot stop
-    it, and it also ends processes of the suite, such as loaders.
+    A separate process, forked before there are threads, waits for the parent's end. It works even if a C call
+    hangs here, and also ends processes of the suite, such as loaders.
     """
     if os.fork() == 0:
         _signal_when_parent_dies(signal.SIGCONT)  # so that it continues if it was stopped with the others
@@ -79,14 +79,14 @@ def _die_with_parent(channel: socket.socket, lifeline: int) -> None:
 
 
 def _signal_when_parent_dies(number: int) -> None:
-    """Make Linux send this signal to this process when its parent ends, even if it is stopped."""
+    """Make Linux send this signal to this process when its parent ends, even if this process is stopped."""
     if sys.platform == "linux":
         set_parent_death_signal = 1  # PR_SET_PDEATHSIG of linux/prctl.h
         ctypes.CDLL(None).prctl(set_parent_death_signal, number)
 
 
 def _listen(requests: Any, settled: threading.Event) -> None:
-    """Set `settled` while clock and temperature are constant, as the parent, which reads the card, sends it."""
+    """Set `settled` while the parent, which reads the card, reports constant clock and temperature."""
     for line in requests:
         if json.loads(line).get("settled"):
             settled.set()
@@ -98,7 +98,7 @@ def answer_to(task: Message, send: Send, settled: Callable[[], bool] = lambda: F
     """Run `task` and return its result; `send` sends progress, `settled` returns whether the card has settled."""
     if task["task"] == "trial":
         trial = trial_from_json(task["trial"])
-        # Only a parent that reads the card knows when it has settled.
+        # Only a parent that reads the card knows when the card has settled.
         return measure(trial, send, settled if task.get("watched") else None)
     if task["task"] == "soak":
         from gpubench.training.device import soak

@@ -1,4 +1,4 @@
-"""Combines the results of a trial's processes into one: their measurements, or the reason of the failure."""
+"""Combines the results of a trial's processes into one: a measurement, or the cause of the failure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ def failed(reason: str, error: str = "") -> Measurement:
 
 
 def together(results: Sequence[Measurement]) -> Measurement:
-    """Return the combined result of all ranks, which all finished: rank 0's laps, the largest memory and error."""
+    """Return rank 0's result with the largest memory and error and the sum of retries, if all ranks have finished."""
     memory = [result.peak_memory_bytes for result in results if result.peak_memory_bytes is not None]
     errors = [result.precision_error for result in results if result.precision_error is not None]
     return replace(
@@ -49,7 +49,7 @@ def together(results: Sequence[Measurement]) -> Measurement:
 
 
 def cause(failures: Sequence[Failure], missing: Sequence[str]) -> Measurement:
-    """Return the result of a failed trial: any out of memory, else the first failure that is not a consequence.
+    """Return the result of a failed trial: its first `out_of_memory`, else its first failure that is no consequence.
 
     If all failures are consequences, the reason names the processes without a result (`missing`).
     """

@@ -18,20 +18,20 @@ from gpubench.training.precision import KINDS, mode_of, set_flags
 SIDES = (256, 512, 1024, 2048, 4096, 8192, 16384)
 """Sides of square matrices, small ones first: the fastest one depends on the device's caches and cores."""
 LONGEST_PRODUCT_SECONDS = 0.2
-"""After LEAST_SIDES sides, none is tried whose product would take longer (8 times that of half the side)."""
+"""After LEAST_SIDES sides, the next is tried only if its product, 8 times the work, would not take longer."""
 REPEATS = 5
 REPEAT_SECONDS = 0.05
-"""A repeat has as many calls as fit this time, so that timer and synchronisation do not matter."""
+"""A repeat makes calls for at least this time, so that timer and synchronisation do not matter."""
 SUSTAINED_SECONDS = 2.0
-"""Seconds for which an accelerator multiplies the best size at the end: its rate under a power limit."""
+"""At the end an accelerator multiplies the best size for so many seconds: this is its rate under its power limit."""
 CPU_COPY_BYTES, ACCELERATOR_COPY_BYTES = 2**28, 2**30
 """Several times the caches: an accelerator's L2 is 126 MB at most. For more L3, a CPU copies more."""
 COPY_SHARE = 0.25
 """Largest share of the free memory for one of the two copies."""
 LEAST_SIDES = 3
-"""Sides with a higher limit, TOO_LONG_SECONDS, because another program may slow one of them down."""
+"""Number of first sides with the higher limit TOO_LONG_SECONDS: another program may slow one of them down."""
 TOO_LONG_SECONDS = 0.5
-"""No side is tried whose product would take longer, as in fp16 on most CPUs (torch has only a slow kernel)."""
+"""No side is tried if its product would take longer, as in fp16 on most CPUs (torch has only a slow kernel)."""
 TINY_LAYERS, TINY_WIDTH = 24, 8
 
 
@@ -65,7 +65,7 @@ def measure_rates(name: str, precision: str, threads: int, soak_seconds: float) 
 def fastest_product(rate_of: Callable[[int], float]) -> tuple[int, float]:
     """Return (side, FLOP/s) of the fastest square matrix product; `rate_of` measures one side.
 
-    Stops at sizes that do not fit into memory.
+    Stops at sizes that do not fit into memory or would take too long.
     """
     best_side, best = 0, 0.0
     for tried, side in enumerate(SIDES, start=1):

@@ -42,16 +42,16 @@ def run(task: Message, channel: socket.socket) -> Message:
     """
     case = trial_from_json(task["trial"]).case
     place, server = _place(task)
-    # Without it Gloo looks up the machine's own name, which may mean another address, or none.
+    # Without an interface Gloo looks up the machine's name, which may give another address or none.
     interface = interface_of("127.0.0.1" if case.nodes == 1 else place.address)
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if interface else ():
         # Processes of one machine listen on the loopback interface alone.
         os.environ[name] = interface if case.nodes == 1 else os.environ.get(name, interface)
-    # What it would log at the end of a trial is in the row, with the process named.
+    # torch would log how a process ended. The row has this already, with the process named.
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     local = case.processes // case.nodes
     result = _run_processes(task, place, channel, local, near_their_cards(case.device, numa_nodes()))
-    # A rank that failed by itself has written why; torch returns those that were killed.
+    # A rank that failed by itself has written the reason to the store; a rank ended by a signal has not.
     failures = [
         Failure(failure.timestamp, f"rank {place.node * local + index}", failed(_signal(-failure.exitcode)))
         for index, failure in (result.failures if result else {}).items()
@@ -67,7 +67,7 @@ def _run_processes(
 ) -> RunProcsResult | None:
     """Run this machine's `count` processes until all have ended or one has failed, then end the rest.
 
-    torch's own rendezvous takes no part: it unpickles what it reads from the store.
+    torch's own rendezvous is not used: it unpickles what it reads from the store.
     """
     first = place.node * count
     # As torch's elastic agent sets it: a process that waited in vain for NCCL ends.
@@ -88,17 +88,17 @@ def _run_processes(
 
 
 def near_their_cards(device: str, memory_nodes: int | None) -> dict[str, Any]:
-    """Return the options with which torch binds each process to the CPUs near its card, if there are others.
+    """Return torch's options that bind each process to the CPUs near its card; empty on a host with one memory node.
 
-    torch (2.9 and later) takes a process's number on this machine for its card's, so only from the first card on.
+    torch (2.9 and later) takes the card with the process's local number, so this needs `cuda:0` as the first card.
     """
-    if device != "cuda:0" or (memory_nodes or 1) < 2 or not shutil.which("numactl"):  # which torch does it with
+    if device != "cuda:0" or (memory_nodes or 1) < 2 or not shutil.which("numactl"):  # the tool that torch uses
         return {}
     try:
         from torch.numa.binding import AffinityMode, NumaOptions
     except ImportError:
         return {}
-    # A container may forbid it, which is no reason not to train.
+    # A container may forbid the binding; training works without it.
     return {"numa_options": NumaOptions(AffinityMode.NODE, should_fall_back_if_binding_fails=True)}
 
 
@@ -112,7 +112,7 @@ def _place(task: Message) -> tuple[Place, dist.Store | None]:
 
 
 def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]) -> Message:
-    """Return one answer from those of the processes in the store and from the failures that the machines saw."""
+    """Return one answer for the trial, from the processes' answers in the store and the failures seen by machines."""
     names = {f"answer/{rank}": f"rank {rank}" for rank in range(case.processes)}
     others = {f"report/{node}": f"node {node}" for node in range(case.nodes) if node != place.node}
     if others and not failures:
@@ -134,7 +134,7 @@ def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]
     reports = {key: report for key, report in _read(store, others).items() if report["measurement"]["reason"]}
     for key, answer in {**answers, **reports}.items():
         measurement = measurement_from_json(answer["measurement"])
-        if measurement.fault == "crashed":  # the share of a whole machine, whose last error may name another machine
+        if measurement.fault == "crashed":  # a machine's report: its last output may show that it lost another
             measurement = replace(measurement, fault=fault_of(measurement.reason) or "crashed")
         if measurement.status not in TRAINED:
             failures.append(Failure(answer["at"], {**names, **others}[key], measurement))
@@ -151,5 +151,5 @@ def _signal(number: int) -> str:
     name = signal.Signals(number).name
     if name == "SIGABRT":
         return f"aborted by {name}"  # what NCCL does to a process that waited in vain
-    hint = " (by the system, out of memory, or by hand)" if name == "SIGKILL" else ""
+    hint = " (out of memory, or killed by a user)" if name == "SIGKILL" else ""
     return f"ended by {name}{hint}"

@@ -1,7 +1,7 @@
 """Forwards connections from other machines to the store on node 0's loopback address, after checking a secret.
 
-Its port is the only open one of a run on several machines. Every machine runs it, in the child process of
-`nodes.Nodes`. Both ends prove that they know the secret before a byte is forwarded, and no forwarded byte is read.
+Other machines can reach only its port and those of Gloo and NCCL. Every machine runs it, in the child process of
+`nodes.Nodes`. Both ends prove that they know the secret before a byte is forwarded. It does not interpret these bytes.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ CHUNK_BYTES = 1 << 16
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connect = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[Stream]]
-"""Given the ends of a client, returns the connection that it is forwarded to; an error refuses the client."""
+"""Given the streams of a client, returns the streams to which it is forwarded; an error refuses the client."""
 
 
 class SecretError(Exception):
@@ -31,7 +31,7 @@ class SecretError(Exception):
 
 
 def forward_clients(listener: socket.socket, port: int, secret: bytes) -> None:
-    """Forward connections to `listener` to `port` of this machine, in a thread, if the client proves the secret."""
+    """Forward the clients of `listener` that prove the secret to `port` of this machine, in a thread."""
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Stream:
         await asyncio.wait_for(_check_client(reader, writer, secret), HANDSHAKE_SECONDS)
@@ -43,8 +43,8 @@ def forward_clients(listener: socket.socket, port: int, secret: bytes) -> None:
 def open_forwarder(host: str, port: int, secret: bytes, limit_seconds: float) -> int:
     """Open a port on this machine's loopback address that forwards to the relay at `host`; return the port.
 
-    Tries for `limit_seconds` to reach the relay. Raises SecretError if it has another secret, and OSError if there is
-    no relay.
+    Tries for `limit_seconds` to reach the relay. Raises SecretError if the relay has another secret, and OSError if
+    there is no relay.
     """
     deadline = time.monotonic() + limit_seconds
 
@@ -67,7 +67,7 @@ def open_forwarder(host: str, port: int, secret: bytes, limit_seconds: float) ->
 
 
 def _serve(listener: socket.socket, connect: Connect) -> None:
-    """Forward each connection to `listener` to that of `connect`, in a thread that ends with the process."""
+    """Forward each client of `listener` to the streams that `connect` returns. The thread ends with the process."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # A refused or lost connection does not affect the others.
@@ -126,5 +126,5 @@ async def _connect(host: str, port: int, secret: bytes) -> Stream:
 
 
 def _proof(secret: bytes, side: bytes, server_nonce: bytes, client_nonce: bytes) -> bytes:
-    """Return a proof of knowing the secret; both sides have other proofs, so none can be sent back."""
+    """Return a proof of knowing the secret. A client's and a server's proof differ, so that none can be sent back."""
     return hmac.digest(secret, side + server_nonce + client_nonce, hashlib.sha256)

@@ -1,4 +1,4 @@
-"""Connects the machines of a run: through one torch store on the first machine, behind `relay`.
+"""Connects the machines of a run through one torch store on the first machine; clients reach it through `relay`.
 
 Runs in the child process of `nodes.Nodes`, which lasts as long as the run.
 """
@@ -23,7 +23,7 @@ BEAT_SECONDS = 2.0
 SILENCE_SECONDS = 15.0
 """A machine without a sign of life for so many seconds is lost."""
 WAIT_SECONDS = 5.0
-"""Longest wait for the next task in one question, in seconds."""
+"""Longest wait of one request for the next task, in seconds."""
 
 
 def serve(task: Message, requests: Any, send: Send) -> None:
@@ -62,7 +62,7 @@ class Meeting:
         self._number = 0
 
     def open(self) -> None:
-        """Open the store or connect to it; raises MeetingError unless all machines come and are alike."""
+        """Open the store or connect to it; raises MeetingError unless all machines come and have the same terms."""
         self._store = self._first_store() if self._local else self._connect()
         self.node = self._store.add("nodes", 1) - 1
         if self.node >= self.nodes:
@@ -103,7 +103,7 @@ class Meeting:
         self._store.set(f"task/{self._number}", json.dumps(task))
 
     def _acknowledged(self, limit: float | None) -> list[int]:
-        """Wait until every machine has the task; return those that were lost."""
+        """Wait until every machine has the task, for `limit` seconds if given; return the numbers of lost machines."""
         waiting = {f"ack/{self._number}/{node}": node for node in range(1, self.nodes)}
         began = time.monotonic()
         beats = dict.fromkeys(waiting.values(), (-1, began))
@@ -158,7 +158,7 @@ class Meeting:
         return store_at(self.store_port, self._limit)
 
     def _missing(self) -> str:
-        """Wait for the terms of all machines; return which are missing in time, in words, or an empty text."""
+        """Wait for the terms of all machines; return in words how many came in time, or an empty text if all did."""
         deadline = time.monotonic() + self._limit
         keys = [f"terms/{node}" for node in range(self.nodes)]
         while not self._store.check(keys):

@@ -1,4 +1,4 @@
-"""One trial in this process, or one process's share of it: runs the suite and reports what it measured."""
+"""Runs a trial in this process, or this process's share of a trial, and returns what the suite measured."""
 
 import faulthandler
 import json
@@ -39,13 +39,13 @@ Message = Mapping[str, Any]
 Send = Callable[[Message], None]
 """Sends an event to the parent."""
 Join = Callable[[], tuple[Peers, Message]]
-"""Joins the other processes of the trial; returns them, and `backend` and `interconnect` for the row."""
+"""Joins the other processes of the trial; returns these peers, and `backend` and `interconnect` for the row."""
 LEAST_LOW_SHARE = 0.1
 """Minimum share of 8-bit FLOPs for the label float8 or int8-mixed. Chosen, not measured."""
 CAUSE_SECONDS = 1.0
-"""Seconds that a process which only lost the others waits, so that the parent sees which one ended first and how."""
+"""Seconds that a process waits if it failed only because of another one: the parent then sees which one ended first."""
 HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
-"""If set, torch asks Linux for huge pages for tensors of 2 MB and more (pytorch/pytorch#107697)."""
+"""With this variable torch asks Linux for huge pages for tensors of 2 MB and more (pytorch/pytorch#107697)."""
 
 imported: dict[str, files.LoadedSuite] = {}
 """Suites that the template of this process has imported, by path."""
@@ -56,12 +56,12 @@ def run_rank(task: Message, place: Any, channel: socket.socket, rank: int, local
     from gpubench.training import process_group
 
     faulthandler.enable()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # torch has the kernel send it when the parent is gone
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # torch asks Linux to send it SIGINT when the parent ends
     trial = trial_from_json(task["trial"])
     trial = replace(trial, rank=rank, case=replace(trial.case, device=trial.case.devices[local]))
     store = process_group.connect(place)
     send = sender(channel) if local == 0 else lambda event: None
-    # Without `settled`: one card's readings must not end the warm-up of one process before that of the others.
+    # None for `settled`: the readings of one card must not end the warm-up of its process before the others'.
     answer = measure(trial, send, None, lambda: process_group.join(place, store, trial))
     store.set(f"answer/{rank}", json.dumps({**answer, "at": time.time()}))
     measurement = measurement_from_json(answer["measurement"])
@@ -104,14 +104,14 @@ def measure(
 
 
 def _run_suite(trial: Trial, new_clock: Callable[..., Clock], join: Join, span: dict[str, float]) -> Measurement:
-    ignore_known_warnings()  # before torch is imported, which reads the environment then
+    ignore_known_warnings()  # before the import of torch, which reads the environment
     path = Path(trial.case.suite_path)
     loaded = imported.get(trial.case.suite_path) or files.load(path)
-    # In a fork, the code that was imported and the code that the trial may still import.
+    # In a fork, both the imported code and the files that the trial may still import must be the run's.
     if {loaded.digest, timed_code.digest_of(files.sources(path))} != {trial.case.suite_digest}:
         raise RuntimeError(f"{path} or gpubench's timed code was edited while the run went on; start again")
     random.seed(trial.seed)
-    # Some recipes use more loader processes than CPUs; `loader_wait` of the row has what that costs.
+    # Some recipes use more loader processes than CPUs; the row's `loader_wait` shows the cost.
     warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
     if not loaded.suite.torch:
         clock = new_clock()
@@ -125,9 +125,9 @@ def _run_suite(trial: Trial, new_clock: Callable[..., Clock], join: Join, span: 
 
 
 def ignore_known_warnings() -> None:
-    """Ignore what fastai 2.8 prints when it is imported, and torch when it compiles: the user can do nothing about it.
+    """Ignore what fastai 2.8 prints at its import and torch when it compiles: the user can do nothing about it.
 
-    torch.compile lists the candidates of max-autotune, and warns of its own calls and of fp32 without TF32.
+    torch.compile lists the candidates of max-autotune. It warns of calls in its own code, and of fp32 without TF32.
     """
     os.environ.setdefault("TORCHINDUCTOR_AUTOTUNE_NUM_CHOICES_DISPLAYED", "0")
     os.environ.setdefault("TORCHINDUCTOR_MAX_AUTOTUNE_REPORT_CHOICES_STATS", "0")
@@ -148,7 +148,7 @@ def _without_texts(measurement: Measurement) -> Measurement:
 def judged(measurement: Measurement, suite: Suite, trial: Trial) -> Measurement:
     """Return the measurement as `goal_missed` if a full run on real data did not reach the suite's goal.
 
-    A suite that makes several runs in one process gives the mean of their quality, and their `success_rate`.
+    A suite that trains several times in one process returns the mean quality and the `success_rate`.
     """
     value = measurement.quality.get(suite.quality)
     goal = float(trial.case.params[suite.goal]) if isinstance(suite.goal, str) else suite.goal
@@ -165,7 +165,7 @@ def _open(trial: Trial) -> tuple["torch.device", Mapping[str, str], "dict[str, f
     """Open the device and set its precision; return the device, torch's flags, and the errors of the probe, if any."""
     case = trial.case
     if case.device == "cpu" and case.params["huge_pages"]:
-        os.environ[HUGE_PAGES] = "1"  # torch looks at its first allocation
+        os.environ[HUGE_PAGES] = "1"  # torch reads it at its first allocation
     import torch
 
     from gpubench.training import device as devices
@@ -194,7 +194,7 @@ def _run_torch_suite(
     peers, between = join()
     torch.manual_seed(trial.seed)
     watch, work, memory = OperandWatch(case.device), Work(), devices.MemoryUse(device)
-    # Compiled code has other calls than the eager code that is counted.
+    # Work is not counted in compiled code, which makes other calls than eager code.
     counted = case.mode != "probe" and not case.params.get("compile")
     steps = watch.steps(beside(work, watch) if counted else watch) if trial.prove else [nullcontext()]
     clock = new_clock(synchronize=lambda: devices.synchronize(device), watch=lambda: steps, peers=peers, memory=memory)
@@ -227,7 +227,7 @@ def _run_torch_suite(
     probed = ", ".join(f"{name} {error:.1e}" for name, error in proof.items())
     operands = watch.check(case.precision, case.device, notes.low_products)
     weights = precision.check_weights(case.precision, notes.weights)
-    # After a kill the first step is of another phase of the schedule, with other work in it.
+    # A resumed trial begins in a later phase of the schedule, in which a step may have other work.
     whole = counted and not measurement.resumed
     measurement = replace(
         measurement,
@@ -244,14 +244,14 @@ def _run_torch_suite(
 def with_low_share(
     measurement: Measurement, trial: Trial, watch: "OperandWatch", work: "Work", clock: Clock
 ) -> Measurement:
-    """Return the measurement in float8 or int8-mixed with the share of its FLOPs that had operands of 8 bits.
+    """Return the measurement; in float8 or int8-mixed with the share of FLOPs that had operands of 8 bits.
 
-    Raises Unsupported where it is below LEAST_LOW_SHARE: such a rate would not be that of the precision.
+    Raises Unsupported if this share is below LEAST_LOW_SHARE: the rate would be mostly that of another precision.
     """
     name = trial.case.precision
     if name not in LINEAR_ONLY:
         return measurement
-    # Compiled code is not counted: there the suite's formula is the whole.
+    # In compiled code FLOPs are not counted: the suite's formula has their total.
     flops = work.flops or (measurement.flops_per_sample or 0) * clock.watched_samples
     share = watch.low_flops / flops if flops and watch.low_flops else None
     if share is not None and share < LEAST_LOW_SHARE:
@@ -262,13 +262,13 @@ def with_low_share(
 
 
 def _diverged(measurement: Measurement, why: str) -> Measurement:
-    """Return the measurement without rates and qualities, which would be those of a model that did not learn."""
+    """Return the measurement as diverged, without rates and qualities: the model did not learn."""
     kept = {name: getattr(measurement, name) for name in KEPT_IF_DIVERGED}
     return Measurement(status="failed", reason=f"diverged: {why}", fault="diverged", **kept)
 
 
 def _declared_flops(suite: Suite, trial: Trial) -> float | None:
-    """Return the FLOPs per sample that the suite declares, or None; another corpus has another vocabulary."""
+    """Return the FLOPs per sample that the suite declares; None for other data, whose vocabulary may differ."""
     declared_data = trial.case.data in {"synthetic", "+".join(suite.data)}
     return suite.flops(trial.case.model, trial.case.params) if suite.flops and declared_data else None
 

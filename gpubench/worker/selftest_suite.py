@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from gpubench import Clock, Trial
 
 PADDED_EVERY = 4
-"""The padded model repeats every fourth step, so it takes 25% more time."""
+"""The model `padded` repeats every fourth step, so it takes 25% more time."""
 PAIRS = 14
 BLOCK_SECONDS = 0.3
 EMPTY_STEPS = 20_000
 
 
 def repeated(batches: list[Any], steps: int) -> list[Any]:
-    """Return the batches of so many steps, in turn from a few."""
+    """Return `steps` batches: the few in `batches`, repeated in turn."""
     return (batches * (steps // len(batches) + 1))[:steps]
 
 
 def train(trial: Trial, clock: Clock) -> dict[str, float]:
-    """Train `a` or `b`, which are the same; `padded`, slower by a known share; `liar`, always in fp32; or `clock`.
+    """Train `a` or `b` (the same network), `padded` (slower by a known share), `liar` (always in fp32) or `clock`.
 
-    `clock` times the clock itself and returns its times as quality.
+    `clock` also times gpubench's clock, and returns these times as quality.
     """
     import torch
 
@@ -66,7 +66,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
 def _times_of_clock(
     clock: Clock, step: Callable[[Any], None], batches: list[Any], synchronize: Callable[[], None]
 ) -> dict[str, float]:
-    """Return seconds of the timer and the clock, and the time ratios of loops with and without the clock."""
+    """Return the seconds that timer and clock take, and the time ratios of loops with and without the clock."""
     readings = [time.perf_counter() for _ in range(10_000)]
     differences = [b - a for a, b in pairwise(readings) if b > a]
 

@@ -1,7 +1,7 @@
 """Computes the memory of a training step without data or a card. Called by __main__.py for `gpubench fits`.
 
-Runs the step on fake tensors, which have shapes and no data, and adds up the storages that are alive. A card's
-allocator and the kernels' own buffers need more: studies/fit.py adds a margin for them.
+Runs the step on fake tensors, which have shapes and no data, and adds up the storages that are alive. A real card needs
+more, for its allocator and for buffers of kernels: studies/fit.py adds a margin.
 """
 
 import gc
@@ -24,7 +24,7 @@ from gpubench.suite.trial import Trial
 from gpubench.training.precision import mode_of
 
 FACTOR = 4
-"""Between the tokens of one computed step and the next."""
+"""Ratio of tokens between one computed step and the next."""
 LEAST_TOKENS = 64
 MOST_FACTOR = FACTOR**12
 
@@ -60,10 +60,10 @@ class LiveBytes(TorchDispatchMode):
 
 
 def step_memory(trial: Trial, limits_bytes: Sequence[float]) -> list[dict[str, int]]:
-    """Return the memory of steps by their tokens: the trial's own step first.
+    """Return tokens and memory (bytes) of training steps of several sizes: the trial's own step first.
 
-    Then come larger batches until one is above all limits, and shorter sequences until one is below the lowest limit
-    that is above what stays in memory between steps.
+    Then come larger batches until one reaches the largest limit. Then come smaller batches and shorter sequences until
+    one fits in the lowest limit. Limits below the memory that is in use between steps do not count.
     """
     suite = files.load(Path(trial.case.suite_path)).suite
     points: list[dict[str, int]] = []
@@ -107,7 +107,7 @@ def trained_weights(blueprint: Blueprint) -> list[torch.nn.Parameter]:
 def _step_of(
     blueprint: Blueprint, optimizers: Sequence[torch.optim.Optimizer], trial: Trial
 ) -> Callable[[int, int], None]:
-    """Return a function that takes a training step of a batch of sequences, with optimizers that have their state."""
+    """Return a function of batch and sequence length that takes a training step. The optimizers already have state."""
     network: Any = blueprint.network
     mode = mode_of(trial.case.precision, trial.case.device)
 

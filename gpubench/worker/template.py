@@ -17,10 +17,10 @@ from gpubench.worker import run_trial
 from gpubench.worker.run_trial import Send
 
 MOST_PRINTED = 1 << 14
-"""Most bytes of an import's output that its forks repeat; a pipe takes so many at once."""
+"""Most bytes of an import's output that its forks repeat; a pipe holds so many without a reader."""
 DEVICE_FILES = ("/dev/nv", "/dev/dxg", "/dev/kfd", "/dev/dri")
-"""Beginnings of the files that a process has open once a card's driver is initialised in it; that of CUDA does not work
-in a fork. Under WSL it is /dev/dxg."""
+"""Beginnings of the device files that a process has open once it has initialised a card's driver (/dev/dxg under WSL).
+CUDA does not work in forks of such a process."""
 IMPORTED_LATE = ("device", "flops", "memory_layout", "operands", "precision", "process_group")
 """Modules of gpubench.training that run_trial.py imports only inside functions."""
 
@@ -54,11 +54,11 @@ def fork_for_each_task(suite: str, channel: socket.socket, send: Send) -> tuple[
 def _begin_fork(
     channel: socket.socket, printed: bytes, its_channel: int, lifeline: int, output: int
 ) -> tuple[int, int]:
-    """Separate a fork from its template: its own process group, output and random numbers.
+    """Give a fork its own process group, output and random numbers; return the descriptors of its socket and pipe.
 
-    It prints what the import `printed`, as a new process would.
+    The fork prints what the import `printed`, as a new process would.
     """
-    os.setsid()  # before the parent has its number, by which it kills the group
+    os.setsid()  # before the parent gets the process id, with which it kills the group
     channel.sendall(FORK_REPORT.pack(os.getpid(), 0))
     os.close(channel.detach())
     os.dup2(output, 1)
@@ -73,7 +73,7 @@ def _begin_fork(
 def _import(path: Path) -> str:
     """Import the suite at `path` and the modules that train it; returns why that failed, or an empty text."""
     run_trial.ignore_known_warnings()
-    # pandas imports pyarrow where it is installed, whose allocator would start a thread.
+    # pandas imports pyarrow if it is installed; pyarrow's allocator would start a thread.
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     try:
         loaded, sources = files.load(path), files.sources(path)

@@ -61,7 +61,7 @@ def _points(blueprint: Blueprint) -> dict[str, list[tuple[float, float]]]:
 
 @dataclass(eq=False)
 class _Call:
-    """One forward of a module."""
+    """One forward call of a module."""
 
     name: str
     module: nn.Module
@@ -78,7 +78,7 @@ class _Call:
 
     @property
     def block(self) -> "_Call | None":
-        """The outermost enclosing call that adds branches, without the network itself."""
+        """The outermost enclosing call that adds branches, except for the whole network."""
         return next((call for call in self.around[1:] if call.sums), None)
 
 
@@ -90,7 +90,7 @@ class _Trace(TorchFunctionMode):
         self.calls: list[_Call] = []
         self._open: list[_Call] = []
         self._sources: dict[int, tuple[torch.Tensor, _Call | None]] = {}
-        """Source by tensor id, with the tensor, so that its id is not reused."""
+        """Source by tensor id. The tensor is kept too, so that its id is not reused."""
 
     def __torch_function__(
         self,
@@ -165,7 +165,7 @@ def _layers(
 
 
 def _shortcut(block: _Call) -> list[_Call]:
-    """Return the layers only in the shorter of two added branches; none if that one is the identity."""
+    """Return the layers that are only in the shorter of two added branches; none if this branch is the identity."""
     layers: list[_Call] = []
     for branches in block.sums:
         first, second = (_path(branch, block) for branch in branches)
@@ -176,7 +176,7 @@ def _shortcut(block: _Call) -> list[_Call]:
 
 
 def _path(call: _Call | None, block: _Call) -> list[_Call]:
-    """Return the layers inside `block` that lead to this one, including itself."""
+    """Return this layer and those before it that lead to it, inside `block`."""
     layers = []
     while call is not None and block in call.around:
         layers.append(call)
@@ -185,7 +185,7 @@ def _path(call: _Call | None, block: _Call) -> list[_Call]:
 
 
 def _again(call: _Call) -> object:
-    """Run its forward again, with copies of its inputs, and return the output."""
+    """Run the forward call again, with copies of its inputs, and return the output."""
 
     def fresh(value: object) -> object:
         # A copy, because some layers write into their input, which autograd forbids for a leaf.

@@ -20,9 +20,9 @@ RESIDENCIES = {
     "hbm_thm_residency_acc": "sw_thermal",
     "vr_thm_residency_acc": "hw_thermal",
 }
-"""Name in rows by counter of the time that a limit was active (AMD SMI's gpu_metrics, MI300 and later).
+"""Name of a limit in rows, by the counter of its active time (AMD SMI's gpu_metrics, MI300 and later).
 
-Older cards only report that some limit is active, which is always true under a power cap, so it is not used.
+Older cards only report that some limit is active. This is always true under a power cap, so it is not used.
 """
 
 GENERATIONS = {2500: 1, 5000: 2, 8000: 3, 16000: 4, 32000: 5, 64000: 6}
@@ -34,12 +34,12 @@ MOST_WATTS = 10_000
 
 def library() -> ModuleType | None:
     """Return amdsmi, initialised, or None if it or AMD's driver is missing."""
-    with contextlib.redirect_stdout(io.StringIO()):  # it prints if the system's library is missing
+    with contextlib.redirect_stdout(io.StringIO()):  # amdsmi prints if the system's library is missing
         return library_named("amdsmi", "amdsmi_init")
 
 
 def find(smi: ModuleType, device: Device) -> "AmdCard | None":
-    """Return the card at the device's PCI address (domain:bus:device), or None if partitions share it."""
+    """Return the card at the device's PCI address (domain:bus:device), or None if unknown or shared by partitions."""
     handles = ask(smi, "amdsmi_get_processor_handles") or []
     bus = device.bus.lower()
     addresses = [str(ask(smi, "amdsmi_get_gpu_device_bdf", handle) or "") for handle in handles]

@@ -25,7 +25,7 @@ REASONS = {
     0x200: "board_limit",
     0x400: "reliability",
 }
-"""Name by bit of the clocks event reasons (NVML API reference; called throttle reasons until driver 535)."""
+"""Name by bit of NVML's clocks event reasons (NVML API reference; called throttle reasons until driver 535)."""
 
 NOT_AVAILABLE = {2**32 - 1, 2**64 - 1}
 """NVML's missing values (NVML_VALUE_NOT_AVAILABLE)."""
@@ -39,7 +39,7 @@ def library() -> ModuleType | None:
 def find(nvml: ModuleType, device: Device) -> "NvmlCard | None":
     """Return the card or MIG slice with the device's UUID, or None.
 
-    Never by index: NVML orders all cards by bus, CUDA those in CUDA_VISIBLE_DEVICES, the fastest first.
+    The index is of no use: NVML sorts all cards by bus; CUDA puts the fastest first, and may not see all cards.
     """
     bare = device.uuid.removeprefix("GPU-").removeprefix("MIG-")
     for prefix in ("GPU-", "MIG-"):
@@ -94,7 +94,7 @@ class NvmlCard:
         )
 
     def read(self) -> Reading:
-        """Return the sensors' values now; no power and energy for a slice, as they are measured for the whole card."""
+        """Return the sensors' values now; no power and energy with MIG, because they are those of the whole card."""
         sm, memory = self._nvml.NVML_CLOCK_SM, self._nvml.NVML_CLOCK_MEM
         mask = self._number("nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetCurrentClocksThrottleReasons")
         rates = ask(self._nvml, "nvmlDeviceGetUtilizationRates", self._slice)
@@ -151,7 +151,7 @@ def _switch(value: int | None) -> str:
 
 
 def _policy(application: int | None, default: int | None, offset: int | None) -> str:
-    """Return the changes to the clocks, or `default`; a lock (nvidia-smi -lgc) is only visible under load."""
+    """Return the changes to the clocks, or `default`; a clock lock (nvidia-smi -lgc) is only visible under load."""
     available = application is not None and default is not None
     changed = [f"application clock {application} MHz of {default}"] if available and application != default else []
     changed += [f"offset {offset:+d} MHz"] if offset else []
