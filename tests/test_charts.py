@@ -224,7 +224,7 @@ def slim(*names, value=0.01, **given):
 
 
 def neighbours():
-    return bars_of({"H200": 7000.0, NEW: 2900.0, "RTX 5090": 2500.0}, NEW, "A rate", "quick", "torch 2.15.0")
+    return bars_of({"H200": 7000.0, NEW: 2900.0, "RTX 5090": 2500.0}, [NEW], NEW, "A rate", "quick", "torch 2.15.0")
 
 
 KEYED = {

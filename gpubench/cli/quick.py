@@ -1,6 +1,7 @@
 """The end of `gpubench run --quick`: both rates, their ratio, the card beside published ones, and one chart."""
 
 from collections import Counter
+from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 NEIGHBOURS = 2
 """Published cards that are shown above and below."""
-FOR_SCALE = ("RTX 3060", "RTX 4090", "H200")
+FOR_SCALE = ("GTX 1080 Ti", "RTX 3090", "RTX 4090")
 """Cards whose rates are printed below that of a CPU."""
 LEAST_BAR, MOST_BAR, REST_OF_LINE = 4, 32, 24
 """Characters of the longest bar in the terminal, and of what is beside it and the name."""
@@ -57,18 +58,24 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
         lines.append("fp16 can run, and is often slower than fp32: --precision fp32,fp16")
     why = why_not_ranked(trials.loc[[mixed] if mixed else []].reset_index(), ("quick",))
     is_ranked = not on_cpu and not why
-    if not is_ranked:
-        shown = {f"{card}, {name}": rate for name, rate in rates.items()}
-        figures = [f"{name} {figure.value:,.0f}" for name in FOR_SCALE if (figure := expected_of(name))]
-        for_scale = f"CPUs are not ranked. Cards in mixed precision: {', '.join(figures)} images/s."
-        lines += wrapped(for_scale if on_cpu else why)
-    else:
-        shown = neighbours(card, rates[mixed])
+    own = {f"{card}, {name}": rate for name, rate in rates.items()}
+    shown = dict(own)
+    if is_ranked:
+        own, shown = {card: rates[mixed]}, neighbours(card, rates[mixed])
         lines += ["", *table_lines(table_of(shown, card), line_width())]
         lines += wrapped(expected_sentence(card, rates[mixed]))
         title = f"{card}: {significant(rates[mixed])} images/s of ResNet-50 in mixed precision"
+    elif on_cpu:
+        cards = {name: figure.value for name in FOR_SCALE if (figure := expected_of(name))}
+        shown |= {f"{name}, mixed": rate for name, rate in cards.items()}
+        figures = ", ".join(f"{name} {rate:,.0f}" for name, rate in cards.items())
+        lines += wrapped(f"CPUs are not ranked. Cards in mixed precision: {figures} images/s.")
+        if len(own) == 1:
+            title = "".join(f"{card}: {significant(rate)} images/s of ResNet-50 in {name}" for name, rate in rates.items())
+    else:
+        lines += wrapped(why)
     if len(shown) > 1:
-        chart = bars_of(shown, card if is_ranked else "", title, path.stem, source)
+        chart = bars_of(shown, own, card, title, path.stem, source)
         lines.append(f"chart: {drawn(chart, path)}")
     return lines, is_ranked
 
@@ -95,16 +102,17 @@ def table_of(rates: dict[str, float], card: str) -> Table:
     return Table("ResNet-50, mixed precision, beside published cards", columns, tuple(lines))
 
 
-def bars_of(rates: dict[str, float], card: str, title: str, name: str, source: str) -> Bars:
-    """Return the chart of these rates; the bar of `card` is coloured, or all bars if it is empty.
+def bars_of(rates: dict[str, float], own: Collection[str], card: str, title: str, name: str, source: str) -> Bars:
+    """Return the chart of these rates; if some are published, only the bars in `own` are coloured.
 
     `source`: the software and the date.
     """
-    names = {key: key if key == card or not card else "published" for key in rates}
+    others = set(rates) - set(own)
+    names = {key: "published" if key in others else card if others else key for key in rates}
     bars = tuple(BarGroup(key, (Bar(names[key], rate),)) for key, rate in rates.items())
     subtitle = "ResNet-50, 224 pixels: training images per second; higher is better"
-    foot = f"{source}; 1 short run: rough" + "; other cards: from published figures" * bool(card)
-    return Bars(name, title, subtitle, bars, "images/s", winner=card, foot=foot)
+    foot = f"{source}; 1 short run: rough" + "; other cards: from published figures" * bool(others)
+    return Bars(name, title, subtitle, bars, "images/s", winner=card if others else "", foot=foot)
 
 
 def drawn(chart: Bars, path: Path) -> str:

@@ -1,0 +1,66 @@
+"""How much earlier does `imagenet` reach its goal if it validates on rectangles? Same training, two kinds of validation.
+
+    python benchmarks/rectangles.py --data DIR --out FOLDER
+    python benchmarks/rectangles.py --data DIR --out FOLDER --seeds 6
+
+fast.ai needed 23% less time for 93% top-5 on ImageNet. Here, for a CPU: the first 20 classes of CIFAR-100 (DIR has
+it), each image stretched to 64 x 32 pixels, so that a square crop cuts off both ends as it does of a photograph. A run
+with `rect_val` and one without train alike on each seed (their losses are equal), so only the epoch in which they
+reach the goal differs. Writes FOLDER/rectangles.csv and prints both epochs and hours per seed.
+"""
+
+import argparse
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+from PIL import Image
+
+import gpubench
+
+CLASSES = 20
+SIZE = (64, 32)
+EPOCHS, GOAL = 12, 0.75
+PHASES = (
+    "lr_batch=64;phase:epochs=[0,{epochs}],size=32,batch=64,min_scale=0.25,rect_val={rectangles};"
+    "ramp:epochs=[0,2],lr=[0.02,0.1];ramp:epochs=[2,{epochs}],lr=[0.1,0.001]"
+)
+
+
+def make_tree(source: Path, root: Path) -> None:
+    """Write CIFAR-100's first classes as JPEGs of SIZE, unless they are there."""
+    if (root / "complete").exists():
+        return
+    for split, folder in (("train", "train"), ("test", "val")):
+        content = pickle.loads((source / "cifar-100-python" / split).read_bytes(), encoding="latin1")
+        for number, (label, pixels) in enumerate(zip(content["fine_labels"], content["data"], strict=True)):
+            if label < CLASSES:
+                file = root / folder / f"{label:02}" / f"{number}.jpg"
+                file.parent.mkdir(parents=True, exist_ok=True)
+                image = Image.fromarray(pixels.reshape(3, 32, 32).transpose(1, 2, 0))
+                image.resize(SIZE, Image.Resampling.BICUBIC).save(file, quality=92)
+    (root / "complete").touch()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with cifar-100-python")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the images and rows")
+    parser.add_argument("--seeds", type=int, default=3)
+    asked = parser.parse_args()
+    tree, rows = asked.out / "stretched-cifar-100", asked.out / "rectangles.csv"
+    make_tree(asked.data, tree)
+    for seed in range(1, asked.seeds + 1):
+        for rectangles in ("true", "false"):
+            options = f"--models small --batch 64 --set copies=false --set goal={GOAL} --full --repeats 1 --seed {seed}"
+            phases = PHASES.format(epochs=EPOCHS, rectangles=rectangles)
+            command = [sys.executable, "-m", "gpubench", "run", "--suite", "imagenet", "--device", "cpu"]
+            command += [*options.split(), "--set", f"phases={phases}", "--data", str(tree), "--out", str(rows)]
+            subprocess.run(command, check=True)
+    for row in gpubench.load(rows):
+        print(row.seed, row.params, row.reason)
+
+
+if __name__ == "__main__":
+    main()
