@@ -64,7 +64,7 @@ def _torch_version_of(name: str) -> str:
 
 
 def other_accelerator() -> str:
-    """Return what the installed torch computes with, if not with NVIDIA's cards or a CPU alone; only torch sees it."""
+    """Return the accelerator for which torch is built, if not NVIDIA's; empty if there is none. Only torch sees it."""
     if _torch_version_of("__version__") and (sys.platform, platform.machine()) == ("darwin", "arm64"):
         return "Apple's Metal"
     return "ROCm" if _torch_version_of("hip") else "Intel's XPU" if _torch_version_of("xpu") else ""

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NEIGHBOURS = 2
-"""Published cards that are shown above and below."""
+"""Number of published cards that are shown above this card, and below it."""
 FOR_SCALE = ("RTX 3060", "RTX 4090", "H200")
 """Cards whose rates are printed below that of a CPU."""
 LEAST_BAR, MOST_BAR, REST_OF_LINE = 4, 32, 24
-"""Characters of the longest bar in the terminal, and of what is beside it and the name."""
+"""Least and most characters of the longest bar in the terminal, and width of the columns beside name and bar."""
 
 
 def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
