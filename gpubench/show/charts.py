@@ -74,7 +74,7 @@ def _repeats(chart: Bars) -> bool:
 
 
 def charts_of(section: Section) -> list[Bars]:
-    """Return the charts of a section's first results, and its own unless one of a result has the same cases."""
+    """Return the charts of a section's first results, and the section's own charts that have other cases."""
     charts = first_charts(section.results)
     cases = {chart.cases for chart in charts} - {frozenset()}
     return worth_drawing([*charts, *(chart for chart in section.charts if chart.cases not in cases)])
@@ -98,15 +98,12 @@ def days_of(rows: Iterable[Mapping[str, str]]) -> str:
 
 
 def figure_of(chart: Bars, *, width: float = SIZE[0], framed: bool = True) -> "Figure":
-    """Return the chart in the current style; `framed`: with title, subtitle and foot, at least as high as SIZE.
-
-    Without a frame, as in a page, bars that are too many are left out.
-    """
+    """Return the chart in the current style. `framed`: as high as SIZE, with its texts; else with at most 40 bars."""
     return bars.figure_of(in_best_unit(chart) if framed else drawn(chart), width, framed=framed)
 
 
 def drawn(chart: Bars) -> Bars:
-    """Return the chart as a page shows it: in the best unit of time, and without bars that are too many."""
+    """Return the chart as a page shows it: in the best unit of time, with at most 40 bars."""
     return bars.shortened(in_best_unit(chart), most=40)
 
 

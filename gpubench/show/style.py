@@ -69,7 +69,7 @@ def style(theme: str) -> Iterator[None]:
 
 @lru_cache(maxsize=4096)
 def wide(text: str, size: float, weight: str = "normal") -> float:
-    """Return the width of a text, in inches; of a very long one that of its beginning."""
+    """Return the width of a text, in inches; for a very long text, of its beginning."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
