@@ -132,7 +132,7 @@ def load_rows(paths: Sequence[Path], *, keep: bool = False) -> Loaded:
     """Return the rows of files as `compare_rows` needs them, with `keep` also their text. Raises UserError if none."""
     loaded = plausible(load(paths, without=UNREAD, identity=READ_IDENTITY, keep=keep))
     if loaded.frame.empty:
-        why = "; ".join(loaded.problems) or "the files are empty"
+        why = "; ".join(loaded.problems) or "the files have no rows"
         raise UserError(f"no row to compare: {why}")
     return replace(loaded, frame=_with_rates(loaded.frame))
 

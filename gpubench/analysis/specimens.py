@@ -50,7 +50,7 @@ def combined(groups: Sequence[Group], axis: str) -> list[Group]:
 
 
 def units_of(group: Group) -> dict[str, list[float]]:
-    """Return the values of each unit (specimen or session) of a group, by the hash or name of the unit.
+    """Return the values of each unit (specimen or session) of a group, by the hash or session of the unit.
 
     They are the values of its trials. A unit of several groups, such as sessions, has their medians instead.
     """

@@ -49,7 +49,7 @@ comparisons with k hosts per side: 0.8% for k = 4, and over 1% with near misses.
 """
 UNLIKE_SPREADS, UNLIKE_COUNTS = 3.0, 1.5
 """If the spreads or the numbers of trials of two sides differ by more than these factors, Mann-Whitney's interval is
-too narrow, so Welch's is included. It is not always, because a single trial that is far off makes it too wide."""
+too narrow, so that Welch's is added. Welch's is not always used: a single trial that is far off makes it too wide."""
 ACROSS = 0.99
 """Level of the interval that decides between specimens, as these are always few, or between unlike sides."""
 
@@ -147,10 +147,10 @@ def _ratio_interval(value: float, shift: tuple[float, float]) -> tuple[float, fl
 def specimens_ratio(a: Values, b: Values, *, paired: bool = False) -> Ratio:
     """Return the ratio of two sides, each with the values of the trials of one or more specimens.
 
-    The spread between specimens is measured on a side with MEASURED_FROM or more, else it is LARGEST_BETWEEN_SD. The
-    deciding interval has level ACROSS. A side of fewer than DECIDING_SPECIMENS enters it with LARGEST_BETWEEN_SD, which
-    is not divided by their number: they may all be of one kind. There is no interval if a side has 1 or 2 specimens
-    with 1 trial each. `paired`: the same specimens ran both sides, so the spread between their ratios is used.
+    The shown interval uses the measured spread of a side with MEASURED_FROM specimens or more, else LARGEST_BETWEEN_SD.
+    The deciding interval has level ACROSS, and uses the measured spread from DECIDING_SPECIMENS on. With fewer, it does
+    not divide LARGEST_BETWEEN_SD by their number, as all may be of one kind. There is no interval if a side has 1 or 2
+    specimens with 1 trial each. `paired`: the same specimens ran both sides, so the spread of their ratios is used.
     """
     value = median(map(median, a)) / median(map(median, b))
     if _lone_trial(a, b):
@@ -291,7 +291,7 @@ def pooled_ratio(a: Sequence[Rounds], b: Sequence[Rounds], *, until: bool = Fals
 def mean_of_alike(ratios: Sequence[Ratio]) -> Ratio:
     """Return the geometric mean of ratios whose errors may be equal, as for several cases of the same two specimens.
 
-    The ends of its interval are the means of their ends. It has no interval if one of the ratios has none.
+    Both ends of its interval are the geometric means of the ratios' ends. It has none if one of the ratios has none.
     """
     value = geometric_mean([r.value for r in ratios])
     intervals = [r.interval for r in ratios if r.interval]

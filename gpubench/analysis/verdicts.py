@@ -15,9 +15,9 @@ CODE_AXES = {"gpubench", "commit", "suite_version", "suite_digest"}
 """Axes that compare versions of the code that is timed."""
 OUT_OF_TURN = "the trials of both sides did not take turns: judged as two sessions"
 NON_INFERIOR = 0.005
-"""A side with an accuracy that is lower by less than this, half a percentage point, counts as equally good."""
+"""A side whose accuracy is lower by less than this (half a percentage point) counts as equally good."""
 MOST_TRIALS = 50
-"""Largest number of trials in the advice on how many would decide; beyond, it is `over 50`."""
+"""Largest number of trials that is advised. If more are needed, the advice is `over 50`."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +111,11 @@ def ran_together(axis: str, subject: Group, other: Group) -> bool:
 
 
 def out_of_turn(subject: Group, other: Group) -> bool:
-    """Return whether two groups of one session did not take turns: too many trials of one ran outside the other's time.
+    """Return whether two groups of one session did not take turns, by the starts of their trials.
 
-    They ran before the other's first or after its last trial. Too many is over a quarter of the smaller group, and over
-    one trial, as the order of cases differs by round. False if a start is unknown, or a group has one trial.
+    They did not if too many trials of one started before the other's first or after its last trial. Too many is over a
+    quarter of the smaller group, and over one trial, as the order of cases differs by round. False if a start is
+    unknown, or a group has one trial.
     """
     sides = [(group.starts, min(group.starts, default=""), max(group.starts, default="")) for group in (subject, other)]
     if not subject.session or subject.session != other.session or not all(first for _, first, _ in sides):

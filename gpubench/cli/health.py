@@ -51,7 +51,7 @@ class CaseHealth:
 
     @property
     def expected(self) -> Estimate | None:
-        """The median of the references with their range, else the rate by published figures, or None."""
+        """The median of the references with their range, else `published`, which may be None."""
         if not self.references:
             return self.published
         return Estimate(float(pd.Series(self.references).median()), min(self.references), max(self.references))
@@ -139,7 +139,7 @@ def cases_of(rows: pd.DataFrame, known: pd.DataFrame) -> list[CaseHealth]:
         marks = sorted({mark for text in trials["marks"] for mark in str(text).split()})
         caveats = [f"trials were {', '.join(marks)}"] if marks else []
         if published:
-            caveats.append("no rows of another such card: expected from figures of other programs, with 90% interval")
+            caveats.append("no rows of other such cards: expected from published figures, with 90% interval")
         rate = float(trials["samples_per_second"].median())
         cases.append(CaseHealth(name, first["suite"], batch, rate, rates, published, "; ".join(caveats)))
     return cases

@@ -24,7 +24,7 @@ NEIGHBOURS = 2
 FOR_SCALE = ("RTX 3060", "RTX 4090", "H200")
 """Cards whose rates are printed below that of a CPU."""
 LEAST_BAR, MOST_BAR, REST_OF_LINE = 4, 32, 24
-"""Least and most characters of the longest bar in the terminal, and width of the columns beside name and bar."""
+"""Least and most characters of the longest bar in the terminal, and width of the other columns without the name."""
 
 
 def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:

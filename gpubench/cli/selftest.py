@@ -175,7 +175,7 @@ def _clock(options: Options, device: "Device") -> dict[str, float]:
 
 
 def _precisions(options: Options, device: "Device", folder: Path) -> Iterator[SelftestCheck]:
-    """Yield a check that every precision passes its proof, and one that a model with another precision fails."""
+    """Yield a check that every precision passes its proof, and one that a model with a wrong precision fails it."""
     from gpubench.rows.read import load
 
     honest, liar = folder / "precisions.csv", folder / "liar.csv"
