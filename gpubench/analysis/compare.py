@@ -129,7 +129,7 @@ def compare(paths: Sequence[Path], question: Question | None = None) -> Compared
 
 
 def load_rows(paths: Sequence[Path], *, keep: bool = False) -> Loaded:
-    """Return the rows of files as `compare_rows` needs them, with `keep` also their text. Raises UserError if none."""
+    """Return the rows of files as `compare_rows` needs them, with `keep` also their text. Raises UserError without a row."""
     loaded = plausible(load(paths, without=UNREAD, identity=READ_IDENTITY, keep=keep))
     if loaded.frame.empty:
         why = "; ".join(loaded.problems) or "the files have no rows"
@@ -151,7 +151,7 @@ def plausible(loaded: Loaded) -> Loaded:
 
 
 def _with_rates(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows; published ones without a rate get that of the whole run, validation included."""
+    """Return the rows; a published row without a rate gets the rate of its whole run, validation included."""
     lacking = (frame["mode"] == "published") & frame["samples_per_second"].isna() & (frame["seconds"] > 0)
     if not lacking.any():
         return frame
@@ -199,7 +199,7 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
 def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], object] = lambda place: "") -> pd.DataFrame:
     """Return one row per trial, also if a run was resumed or a file was given twice. The order of rows does not matter.
 
-    The row of a finished training replaces those of unfinished ones. Rows of one finished training that contradict each
+    The row of a finished training replaces rows of unfinished ones. Rows of one finished training that contradict each
     other all stay, with the status conflict; their reason names their files. `file_of` returns the file of a row by
     its index in the frame.
     """

@@ -183,7 +183,7 @@ def success_of(frame: pd.DataFrame) -> "pd.Series[float]":
 def expected_time(frame: pd.DataFrame) -> pd.DataFrame:
     """Return rows with `value` divided by `success`, the share of their group's runs that reached the goal.
 
-    That is the average time of training until a run reaches the goal; NaN where none did.
+    That is the average time of training until a run reaches the goal; NaN if no run did.
     """
     by_group = success_of(frame).groupby([frame[column] for column in GROUP], dropna=False, sort=False)
     share = by_group.transform("mean").where(frame["status"].isin(TRAINED))

@@ -291,7 +291,7 @@ def pooled_ratio(a: Sequence[Rounds], b: Sequence[Rounds], *, until: bool = Fals
 def mean_of_alike(ratios: Sequence[Ratio]) -> Ratio:
     """Return the geometric mean of ratios whose errors may be equal, as for several cases of the same two specimens.
 
-    Both ends of its interval are the geometric means of the ratios' ends. It has none if one of the ratios has none.
+    The ends of its interval are the geometric means of the ratios' ends. It has no interval if a ratio has none.
     """
     value = geometric_mean([r.value for r in ratios])
     intervals = [r.interval for r in ratios if r.interval]

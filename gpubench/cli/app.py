@@ -84,7 +84,7 @@ def exits(command: Callable[..., int | None]) -> Callable[..., None]:
 
 
 def low_limits() -> str:
-    """Return the limits of this shell that are too low for gpubench, in words; empty if none is."""
+    """Return the limits of this shell that are too low for gpubench, in words; empty if none is too low."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     memory, _ = resource.getrlimit(resource.RLIMIT_AS)
     limits = [f"only {files} files may be open (ulimit -n)"] * (0 <= files < LEAST_FILES)

@@ -28,7 +28,7 @@ LEAST_BAR, MOST_BAR, REST_OF_LINE = 4, 32, 24
 
 
 def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
-    """Return the lines about ResNet-50 of a quick run, or none without such rows, and whether they rank a card.
+    """Return the lines about ResNet-50 of a quick run (empty without such rows), and whether they rank a card.
 
     Draws a chart beside `path`.
     """
