@@ -129,7 +129,7 @@ def compare(paths: Sequence[Path], question: Question | None = None) -> Compared
 
 
 def load_rows(paths: Sequence[Path], *, keep: bool = False) -> Loaded:
-    """Return the rows of files as `compare_rows` needs them, with `keep` also their text. Raises UserError without a row."""
+    """Return the rows of files for `compare_rows`, with `keep` also their text. Raises UserError if there are none."""
     loaded = plausible(load(paths, without=UNREAD, identity=READ_IDENTITY, keep=keep))
     if loaded.frame.empty:
         why = "; ".join(loaded.problems) or "the files have no rows"

@@ -233,7 +233,7 @@ def preview_of(ranking: Ranking) -> bytes:
 
 
 def _neighbours(ranking: Ranking, card: str) -> Sequence[RankedCard]:
-    """Return the card with the measured cards before and after it in the ranking; empty for a card that is not in it."""
+    """Return the card with the measured cards before and after it in the ranking; empty if the card is not in it."""
     lines = [line for line in ranking.lines if line.is_measured or line.card == card]
     at = next((at for at, line in enumerate(lines) if line.card == card), None)
     return () if at is None else lines[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]
