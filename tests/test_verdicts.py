@@ -44,7 +44,7 @@ def test_names_and_notes_follow_the_axis():
             "precision + stack",
             ("differs in threads", "another cpu", "another driver"),
         ),
-        ({"suite_digest": "d2"}, {}, "precision + code", ("the code that is timed was edited in between",)),
+        ({"suite_digest": "d2"}, {}, "precision + code", ("the timed code differs",)),
         ({"cpu": "Arm"}, {}, "", ("another cpu",)),
         ({"driver": "1"}, {}, "", ("another driver",)),
         (

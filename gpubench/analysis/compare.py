@@ -1,6 +1,6 @@
 """Compares the rows of files: groups them, pairs the groups, judges the pairs, and lists what is left out.
 
-`compare_rows` is the whole way in one function. The CLI and the library call it.
+`compare_rows` has all steps in one function. The CLI and the library call it.
 """
 
 from collections import defaultdict
@@ -86,7 +86,7 @@ class Compared:
     """Rows that are not compared, with the reason."""
     problems: list[str]
     failed: int = 0
-    """Number of rows that should have a value and have none."""
+    """Number of rows without a value, apart from unsupported cases and missed goals."""
     missed: int = 0
     """Number of rows left out because they missed the goal."""
     baseline: tuple[str, str] | None = None
@@ -107,7 +107,7 @@ class Compared:
 
     @property
     def is_usual(self) -> bool:
-        """Whether seconds were compared along the usual columns. Other studies need that."""
+        """Whether seconds were compared by card and precision. Most studies need that."""
         return self.metric is SECONDS and self.axes == USUAL_AXES
 
 
@@ -129,10 +129,10 @@ def compare(paths: Sequence[Path], question: Question | None = None) -> Compared
 
 
 def load_rows(paths: Sequence[Path], *, keep: bool = False) -> Loaded:
-    """Return the rows of files as `compare_rows` needs them, with `keep` also their text. Raises UserError if none."""
+    """Return the rows of files for `compare_rows`, with `keep` also their text. Raises UserError if there are none."""
     loaded = plausible(load(paths, without=UNREAD, identity=READ_IDENTITY, keep=keep))
     if loaded.frame.empty:
-        why = "; ".join(loaded.problems) or "the files hold none"
+        why = "; ".join(loaded.problems) or "the files have no rows"
         raise UserError(f"no row to compare: {why}")
     return replace(loaded, frame=_with_rates(loaded.frame))
 
@@ -151,7 +151,7 @@ def plausible(loaded: Loaded) -> Loaded:
 
 
 def _with_rates(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows; published ones without a rate get that of the whole run, validation included."""
+    """Return the rows; a published row without a rate gets the rate of its whole run, validation included."""
     lacking = (frame["mode"] == "published") & frame["samples_per_second"].isna() & (frame["seconds"] > 0)
     if not lacking.any():
         return frame
@@ -169,7 +169,7 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
     frame = frame.assign(card=named_cpus(frame))
     trials = once(completed(frame), left_out, loaded.file_of)
     untimed = only_sums(trials) | (without_time(trials) if metric is SECONDS else False)
-    frame = trials[~untimed] if untimed.any() else trials  # a selection copies all of it
+    frame = trials[~untimed] if untimed.any() else trials  # a selection copies the whole frame
     if metric.name == "time-to-goal":
         frame = expected_time(frame)
     ok = frame["status"].isin(metric.statuses) & frame["value"].between(*PLAUSIBLE)
@@ -199,7 +199,7 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
 def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], object] = lambda place: "") -> pd.DataFrame:
     """Return one row per trial, also if a run was resumed or a file was given twice. The order of rows does not matter.
 
-    The row of a finished training replaces those of unfinished ones. Rows of one finished training that contradict each
+    The row of a finished training replaces rows of unfinished ones. Rows of one finished training that contradict each
     other all stay, with the status conflict; their reason names their files. `file_of` returns the file of a row by
     its index in the frame.
     """
@@ -218,7 +218,7 @@ def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], obje
     copies = trained.index[trained.drop(columns=DIGEST, errors="ignore").duplicated()]
     for dropped, what in (
         (ran_again, "trial(s) without a result that ran again later"),
-        (copies, "row(s) of trials that are here twice"),
+        (copies, "duplicate row(s) of trials"),
     ):
         if len(dropped):
             left_out.append(f"{len(dropped)} {what}")
@@ -250,7 +250,7 @@ def _with_conflicts(frame: pd.DataFrame, trial: "pd.Series[int]", file_of: Calla
 
 
 def _axes(by: str | None, params: "pd.Series[str]") -> tuple[str, ...]:
-    """Return the columns that `--by` names, and the parameters that rows with these `params` have. Raises UserError."""
+    """Return the columns and parameters that `--by` names; parameters must be in `params`. Raises UserError."""
     axes = [{"batch": "batch_size"}.get(name.strip(), name.strip()) for name in by.split(",")] if by else []
     for axis in axes:
         is_known = axis not in {*UNREAD, "batch_curve"} and (
@@ -290,7 +290,7 @@ def _workload(
 def _place_holes(
     holes: Sequence[Group], workloads: list[Workload], shared: Sequence[str], switches: Collection[str]
 ) -> None:
-    """Add each hole to the first workload that agrees with it, or to a new one."""
+    """Add each hole to the first workload with the same key, or to a new workload."""
     by_key = {workload_key(workload.groups[0], shared, switches): workload for workload in reversed(workloads)}
     for hole in holes:
         key = workload_key(hole, shared, switches)

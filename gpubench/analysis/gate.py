@@ -1,4 +1,4 @@
-"""`compare --fail-on-slower`: one exit code (0, 1, 3, 4) for a table of comparisons. Nothing to compare is never 0."""
+"""`compare --fail-on-slower`: the exit code (0, 1, 3, 4) of a table of comparisons; not 0 without a comparison."""
 
 from collections.abc import Sequence
 from typing import get_args
@@ -12,7 +12,7 @@ from gpubench.interval import CONFIDENCE
 
 FASTER_THAN_LIMIT, SLOWER, UNDECIDED, SOME_FAILED = 0, 1, 3, 4
 JUDGED = frozenset(get_args(stats.Verdict)) - {"one run", "few trials"}
-"""Verdicts, and reasons for none, that come from a test on enough trials of comparable cases."""
+"""Verdicts, and reasons for no verdict, that come from a test on enough trials of comparable cases."""
 
 
 def gate(compared: Compared, limit: float) -> tuple[int, list[str]]:
@@ -20,9 +20,9 @@ def gate(compared: Compared, limit: float) -> tuple[int, list[str]]:
 
     The first of these that applies:
 
-    1: an interval is entirely above 1 + limit, and so is a test with Holm's correction over all ratios of the table and
-       with the spread between sessions that decides verdicts.
-    4: trials failed, or rows could not be read.
+    1: an interval is entirely above 1 + limit. A test confirms it, with Holm's correction over all judged ratios and
+       with the spread between specimens or sessions that decides verdicts.
+    4: trials failed or missed the goal, or rows could not be read.
     3: an interval reaches above the limit, a ratio may not be judged, a case of the baseline has no counterpart, or
        nothing is compared.
     0: every interval is below the limit.
@@ -45,12 +45,12 @@ def gate(compared: Compared, limit: float) -> tuple[int, list[str]]:
     ]
     if any(not c.is_unlike and not ran_together(axis, c.subject, c.other) for c in undecided):
         lines.append(
-            "two sessions may differ by 6% and more by themselves; run both sides in turn in one: --session NAME"
+            "two sessions may differ by 6% and more by chance: run both sides in turn in one session (--session NAME)"
         )
     lines += [f"{group.suite} {group.model} {group.precision}: only {base} has it" for group in alone]
     lines += [f"{compared.failed} trial(s) failed"] if compared.failed else []
     lines += [f"{compared.missed} trial(s) missed the goal"] if compared.missed else []
-    lines += [f"not all could be read: {problem}" for problem in compared.problems]
+    lines += [f"not all rows could be read: {problem}" for problem in compared.problems]
     if not comparisons:
         lines.append(f"nothing is compared with {base}")
     if slower:
@@ -68,7 +68,7 @@ def surely_above(p_values: Sequence[float], lows: Sequence[float], limit: float)
 
 
 def _named(c: Comparison, metric: Metric) -> str:
-    """Return the case, and by how much it is better or worse; for a rate, by the time of a sample."""
+    """Return the case, and the share by which it is better or worse; for a rate, the share of the time per sample."""
     low, high = c.ratio.low, c.ratio.high
     interval = f" ({low - 1:+.1%} to {high - 1:+.1%})" if low and high else ""
     change = f"{abs(c.ratio.value - 1):.1%} {metric.words[c.ratio.value > 1]}{interval}"

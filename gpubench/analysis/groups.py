@@ -17,7 +17,7 @@ from gpubench.rows.params import params_of, params_without
 from gpubench.suite.precisions import PRECISIONS
 
 POWER_SLACK = 0.01
-"""A power limit that differs from the card's default by a smaller share is not named: drivers round."""
+"""A power limit within this share of the card's default counts as the default, because drivers round."""
 
 IGNORED_PREFIXES = ("NCCL ", "mostly ", "GPUDirect RDMA ", "each process on the CPUs")
 """Prefixes of the parts of `interconnect` that are ignored when links are compared."""
@@ -66,7 +66,7 @@ class Group:
     accuracy, peak_memory_bytes = Number(), Number()
 
     row: Mapping[str, Any]
-    """The columns that its rows share, from the first row, with medians of the outcomes."""
+    """The first row of the group, in which outcomes (measured columns) are medians over its trials."""
     values: tuple[float, ...]
     """The compared value of each trial: seconds of the whole run, or another metric. Less is better."""
     label: str
@@ -74,7 +74,7 @@ class Group:
     marks: Mapping[str, int] = field(default_factory=dict)
     """Number of its trials with each of MARKS."""
     lost: Mapping[str, int] = field(default_factory=dict)
-    """Number of trials of its case without a time, by status; of conflicts the number of rows."""
+    """Number of trials of its case without a time, by status; for conflicts, the number of rows."""
     parts: "tuple[Group, ...]" = ()
     """The groups that it combines, if it covers several specimens or sessions. `values` then has one value per part."""
     numbers: tuple[float, ...] = ()
@@ -99,7 +99,7 @@ class Group:
 
     @property
     def rounds(self) -> dict[float, float]:
-        """The value of each trial by its round, or by its position if a round is unknown."""
+        """The value of each trial by its round, or by its position if a round is unknown or occurs twice."""
         is_known = len({*self.numbers}) == len(self.values) and not any(map(math.isnan, self.numbers))
         numbers = self.numbers if is_known else range(len(self.values))
         return dict(zip(numbers, self.values, strict=True))
@@ -121,12 +121,12 @@ class Group:
 
     @property
     def adaptive(self) -> bool:
-        """Whether rounds were added until the intervals were narrow enough (`run --until`)."""
+        """Whether rounds were added until the intervals were narrow (`run --until`); False for a combined group."""
         return bool(self.row["until"] > 0) and not self.parts
 
     @property
     def contradicting(self) -> str:
-        """Note on the rows of its case that contradict others of the same trial; empty where there are none."""
+        """Note on the rows of its case that contradict other rows of the same trial; empty if there are none."""
         count = self.lost.get(CONFLICT)
         return f"{count} rows contradict each other" if count else ""
 
@@ -232,7 +232,7 @@ def groups_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[
     frame = frame.assign(group=numbered(frame, GROUP), **{f"is_{mark}": _has(frame["marks"], mark) for mark in MARKS})
     trials = frame.groupby("group")
     first = frame.drop_duplicates("group").set_index("group").sort_index()
-    first[OUTCOMES] = pd.DataFrame({name: trials[name].median() for name in OUTCOMES})  # all at once: twice the memory
+    first[OUTCOMES] = pd.DataFrame({name: trials[name].median() for name in OUTCOMES})  # one by one: less memory
     first.loc[frame.loc[frame["measured"] == "projected", "group"].unique(), "measured"] = "projected"
     values, numbers, starts = (_by_group(frame, column) for column in ("value", "trial", "started"))
     counts = trials[[f"is_{mark}" for mark in MARKS]].sum()
@@ -254,7 +254,7 @@ def groups_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[
 
 
 def _by_group(frame: pd.DataFrame, column: str) -> list[list[Any]]:
-    """Return the values of a column by the number in `group`."""
+    """Return the values of a column for each number in `group`, from 0."""
     groups = frame["group"].to_numpy()
     ends = np.cumsum(np.bincount(groups))
     values = frame[column].to_numpy()[np.argsort(groups, kind="stable")]
@@ -301,7 +301,7 @@ def _values(column: "pd.Series[Any]") -> list[Any]:
 def in_order(groups: Sequence[Group]) -> list[Group]:
     """Return the groups sorted by suite (in the order given), model, card, precision and batch policy.
 
-    Models are sorted by rung, else by name (resnet18 before resnet101). Names without digits keep their order.
+    Models are sorted by step of a ladder, else by name (resnet18 before resnet101). Names without digits keep order.
     """
     suites = list(dict.fromkeys(group.suite for group in groups))
     model_order = {model: at for at, model in enumerate(dict.fromkeys(group.model for group in groups))}

@@ -24,7 +24,7 @@ FOLLOWS = {
 """The columns that change with a compared column, so that they need not agree."""
 
 TWIN_POLICIES = {"max-fp32": "max", "author-doubled": "author"}
-"""Policies of extra runs of mixed precision at another batch (twins), and the policy of fp32 to compare them with."""
+"""Policy of extra mixed-precision trials at another batch (twins), and the fp32 policy to compare them with."""
 
 PLAIN = "plain"
 """The model of an ablation without a change."""
@@ -78,8 +78,8 @@ def pairs_along(
 ) -> list[tuple[Group, Group]]:
     """Return (subject, other) for each group and its counterpart, which has the baseline's value along `axis`.
 
-    The rest of the key agrees. The default baseline is the slowest value, so that ratios are gains; with `best_is_base`
-    it is the best, so that they are losses. `explicit`: the user asked for this axis.
+    The rest of the key agrees. The default baseline is the slowest value, so that ratios are gains. With `best_is_base`
+    it is the best, so that ratios are losses. `explicit`: the user asked for this axis.
     """
     values = list(dict.fromkeys(axis_value(group, axis) for group in groups))
     if len(values) < 2:
@@ -113,7 +113,7 @@ def pairs_along(
 
 
 def bucket_of(group: Group, axis: str) -> tuple[str, ...]:
-    """Return what a group and its counterpart agree in: the key without the axis, and the card along other axes."""
+    """Return the values that a group and its counterpart share: the key and the card, without the axis."""
     free = {axis, *FOLLOWS.get(axis, ())}
     columns = [column for column in KEY if column not in free and column != "batch_policy"]
     if axis != "card":
@@ -138,7 +138,7 @@ def other_stack(axis: str, subject: Group, other: Group) -> list[str]:
 def _may_differ(column: str, axis: str, subject: Group, other: Group) -> bool:
     """Return whether two groups may differ in a column of the stack.
 
-    Two CPUs may have different default numbers of threads; numbers that the user chose must agree.
+    An unknown link may differ. Two CPUs may have different default numbers of threads, but not chosen ones.
     """
     if column in LINK:
         return not (subject.row[column] and other.row[column])
@@ -149,7 +149,7 @@ def _may_differ(column: str, axis: str, subject: Group, other: Group) -> bool:
 
 
 def _minor(value: object, column: str) -> str:
-    """Return a version's first two numbers (cuDNN writes 91002 for 9.10.2), and other values as text."""
+    """Return the first two numbers of a version (cuDNN writes 91002 for 9.10.2); other values whole, as text."""
     text = text_of(value)
     if column not in SOFTWARE:
         return text
@@ -178,9 +178,9 @@ def _case(group: Group) -> str:
 def _default_baseline(axis: str, groups: Sequence[Group], *, best: bool) -> str:
     """Return the value that the others are compared with.
 
-    Among precisions that is fp32, or bf16 if the others are in 8 bits; else the slowest value (or the best), of those
-    with the most cases that other values have, too. The slowest of all often cannot run large cases; as the baseline it
-    would leave them without a comparison.
+    Among precisions it is fp32, or bf16 if all others are in 8 bits. Else it is the slowest (or best) of the values
+    that share most cases with other values. The slowest of all often cannot run large cases: as the baseline it would
+    leave them without a comparison.
     """
     times: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
     for group in groups:
@@ -206,8 +206,8 @@ def is_ablation(group: Group) -> bool:
 def switches_of(groups: Sequence[Group]) -> frozenset[str]:
     """Return the parameters that the changes of ablations set.
 
-    In one session they differ between models, and no model has two values. A parameter of which one has two was set by
-    the user for some runs of the session.
+    In one session such a parameter differs between models, and each model has one value. If a model has two values, the
+    user set the parameter for some runs of the session.
     """
     values: dict[tuple[str, ...], dict[str, set[tuple[str, str]]]] = defaultdict(lambda: defaultdict(set))
     for group in groups:
@@ -244,7 +244,7 @@ def plain_pairs(groups: Sequence[Group], switches: Collection[str]) -> list[tupl
     for members in ablations.values():
         beside = [group for group in members if group.model == PLAIN]
         for group in members:
-            # Prefer the plain model of the same precision; there is none where the change is the precision.
+            # Prefer the plain model of the same precision. If the change is the precision, no plain model has it.
             alike = [plain for plain in beside if plain.precision == group.precision]
             pairs += [(group, plain) for plain in alike or beside[:1] if group.model != PLAIN]
     return pairs

@@ -31,7 +31,7 @@ OTHER_CARD = frozenset({"ti", "super", "xt", "xtx", "d", "max", "q", "laptop", "
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure to compare. Less is always better: of a rate the inverse is compared."""
+    """A figure to compare. Less is always better: for a rate, its inverse is compared."""
 
     name: str
     title: str
@@ -49,15 +49,15 @@ class Metric:
 
     @property
     def gain(self) -> str:
-        """Heading of the column that has how many times better the subject is."""
+        """Heading of the column with the factor by which the subject is better."""
         if self.by_loss:
             return "ratio"
         return "speedup" if self.words[0] in {"faster", "sooner"} else f"times {self.words[0]}"
 
     def gain_of(self, ratio: Ratio) -> Ratio:
-        """Return how many times better the subject is, from a ratio of values of which less is better.
+        """Return the factor by which the subject is better, from a ratio of compared values (less is better).
 
-        The ratios of `accuracies_judged` already are of accuracies, of which more is better.
+        `accuracies_judged` has already inverted its ratios: they are of accuracies (more is better).
         """
         return ratio if self.by_loss else ratio.inverse
 
@@ -130,7 +130,7 @@ def metric_named(name: str) -> Metric:
 
 
 def valued(frame: pd.DataFrame, metric: Metric, prices: Prices | None) -> pd.DataFrame:
-    """Return the frame with a column `value`, of which less is better; NaN where a row has none.
+    """Return the frame with a column `value`: the compared figure (less is better), NaN where a row lacks it.
 
     The value of `time-to-goal` is the time of one run; `expected_time` divides it by the share of runs that reach the
     goal. Raises UserError if a price is needed and not given.
@@ -153,9 +153,9 @@ def valued(frame: pd.DataFrame, metric: Metric, prices: Prices | None) -> pd.Dat
 
 
 def _comparable_seconds(frame: pd.DataFrame) -> "pd.Series[float]":
-    """Return the seconds to compare. Of a trial that counts by its rate: samples of a run / rate, without the start.
+    """Return the seconds to compare: for a trial that counts by its rate, the samples of a run / rate.
 
-    In the start cuDNN tries algorithms: on an H100 for 47 s in fp32 and for 7 s in fp16.
+    They exclude the start, in which cuDNN tries algorithms: on an H100 for 47 s in fp32 and for 7 s in fp16.
     """
     seconds = frame["seconds"]
     by_rate = [
@@ -183,7 +183,7 @@ def success_of(frame: pd.DataFrame) -> "pd.Series[float]":
 def expected_time(frame: pd.DataFrame) -> pd.DataFrame:
     """Return rows with `value` divided by `success`, the share of their group's runs that reached the goal.
 
-    That is the average time of training until a run reaches the goal; NaN where none did.
+    That is the average time of training until a run reaches the goal; NaN if no run did.
     """
     by_group = success_of(frame).groupby([frame[column] for column in GROUP], dropna=False, sort=False)
     share = by_group.transform("mean").where(frame["status"].isin(TRAINED))
@@ -212,7 +212,7 @@ def _hourly(frame: pd.DataFrame, prices: Prices | None) -> "pd.Series[float]":
 
 
 def price_of(card: str, table: Mapping[str, float]) -> float:
-    """Return a card's dollars per hour, from the longest name in the table that means it; NaN if none does."""
+    """Return a card's dollars per hour, from the longest name in the table that matches it; NaN without a match."""
     fitting = [name for name in table if means(name, card)]
     return table[max(fitting, key=len)] if fitting else math.nan
 
@@ -243,7 +243,7 @@ def read_prices(path: Path) -> dict[str, float]:
 
 
 def hourly_prices(table: Mapping[str, Any], source: str) -> dict[str, float]:
-    """Return dollars per hour by card, from the content of such a file, or from numbers. Raises UserError."""
+    """Return dollars per hour by card, from the content of a price file, or from numbers. Raises UserError."""
     hourly = {}
     for card, entry in table.items():
         try:
@@ -261,7 +261,7 @@ def hourly_prices(table: Mapping[str, Any], source: str) -> dict[str, float]:
 def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
     """Return the rows that match every `column=value` (or `column!=value`), ignoring case. Raises UserError.
 
-    Of a text, a part that only one value contains is enough; of a card, its short name too.
+    A part of a text is enough if only one value of the column contains it. A card may be given by its short name.
     """
     for where in wheres:
         column, equals, value = where.partition("=")
@@ -273,7 +273,7 @@ def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
             meant = did_you_mean(column, COLUMNS) or "; `gpubench columns` lists them"
             raise UserError(f"--where {where}: no column {column}{meant}")
         if column not in frame:
-            raise UserError(f"--where {where}: {column} is not read to compare; choose the rows by another column")
+            raise UserError(f"--where {where}: comparisons do not read {column}; choose the rows by another column")
         texts = _texts_of(frame, column)
         labels = {text: short(text) if column == "card" else text for text in texts.unique()}
         is_text = column not in NUMBERS and column not in FLAGS
@@ -293,7 +293,7 @@ def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
 
 
 def _texts_of(frame: pd.DataFrame, column: str) -> "pd.Series[str]":
-    """Return the cells of a column as --where compares them: numbers with 15 digits, flags that are empty as false."""
+    """Return the cells of a column as --where compares them: numbers with 15 digits, empty flags as False."""
     texts = frame[column]
     if column in NUMBERS:
         texts = pd.to_numeric(texts, errors="coerce").map(lambda x: "" if x != x else f"{x:.15g}")

@@ -1,4 +1,4 @@
-"""The Mann-Whitney test and the interval from it, on floats. `stats` calls it."""
+"""The Mann-Whitney test and the interval from it. `stats` calls it."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ def log_differences(a: Sequence[float], b: Sequence[float]) -> list[float]:
 def p_value(a: Sequence[float], b: Sequence[float]) -> float:
     """Return the two-sided p value that both samples have one distribution (Mann and Whitney 1947).
 
-    Exact where the product of the sizes is at most EXACT_UP_TO, over all ways to split these values.
+    It is exact, over all ways to split these values, if the product of the sizes is at most EXACT_UP_TO.
     """
     if len(a) * len(b) > EXACT_UP_TO:
         from scipy.stats import mannwhitneyu  # takes a second to import, and is not exact with ties
@@ -40,7 +40,7 @@ def p_value(a: Sequence[float], b: Sequence[float]) -> float:
 def shift_interval(differences: Sequence[float], n: int, m: int, confidence: float) -> tuple[float, float] | None:
     """Return the interval of the shift between samples of `n` and `m` logarithms (Hodges and Lehmann 1963).
 
-    None for so few that even complete separation is likelier than 1 - `confidence`: at 95%, fewer than 4 per side.
+    None for so few that even complete separation has a larger chance than 1 - `confidence`: at 95%, 3 per side.
     """
     rank = _critical(n, m, (1 - confidence) / 2)
     return (differences[rank - 1], differences[-rank]) if rank else None

@@ -40,7 +40,7 @@ def combined(groups: Sequence[Group], axis: str) -> list[Group]:
         label += f" #{first.device_hash[:4]}" if unit == "session" and first.device_hash else ""
         alike = (label, *texts_of(first, WORKLOAD))
         labels[alike] += 1
-        # The same card with another stack. The notes of its comparisons name the difference.
+        # A number marks the same card with another stack; the notes of its comparisons name the difference.
         label += f" ({labels[alike]})" if labels[alike] > 1 else ""
         cases: dict[tuple[str, ...], list[Group]] = defaultdict(list)
         for group in pool:
@@ -50,9 +50,9 @@ def combined(groups: Sequence[Group], axis: str) -> list[Group]:
 
 
 def units_of(group: Group) -> dict[str, list[float]]:
-    """Return the values of each unit of a group, which is a specimen or a session.
+    """Return the values of each unit (specimen or session) of a group, by the hash or session of the unit.
 
-    They are the values of its trials, or the medians of its sessions if it has several.
+    They are the values of its trials. A unit of several groups, such as sessions, has their medians instead.
     """
     parts: dict[str, list[Group]] = defaultdict(list)
     for part in group.parts or (group,):
@@ -64,7 +64,7 @@ def units_of(group: Group) -> dict[str, list[float]]:
 
 
 def unit_of(group: Group) -> str:
-    """Return the column that tells a group's units apart: `session` if it combines sessions of one device."""
+    """Return the column that distinguishes a group's units: `session` if it combines sessions of one device."""
     return "session" if group.parts and group.device_hash else "device_hash"
 
 

@@ -1,6 +1,6 @@
 """Statistics of lists of numbers: ratios with intervals, p values and verdicts. `verdicts` and studies call it.
 
-A number is the time of one trial. Between specimens of a card (single cards of that model), each specimen counts once.
+A number is the figure of one trial, such as its seconds. If cards have several specimens, each specimen counts once.
 docs/method.md explains the rules and their error rates.
 """
 
@@ -23,35 +23,35 @@ MINIMUM_EFFECT = 0.02
 `faster` and `slower` need an interval of the ratio that is entirely beyond it, `same` one that is entirely within it.
 """
 SMALLEST = math.log(1 + MINIMUM_EFFECT)
-"""The same, as the logarithm of a ratio."""
+"""MINIMUM_EFFECT as the logarithm of a ratio."""
 EQUIVALENCE = 0.9
 """Level of the interval that must be within the minimum effect for `same`: two one-sided tests at 5%."""
 WIDEST = 150.0
 """Limit for the ends of an interval of logarithms, so that their exponentials are finite."""
 DECIDING_TRIALS = 6
-"""With fewer trials per side the Mann-Whitney test cannot decide after Holm's correction.
+"""With fewer trials per side, the smallest p of the Mann-Whitney test fails Holm's correction over 7 ratios or more.
 
-From three trials on Welch's test decides large ratios, at stricter levels and with an assumed spread (welch.py).
+With 3 to 5 trials, Welch's test decides large ratios, at a stricter level and with an assumed spread (welch.py).
 """
 LARGEST_BETWEEN_SD = 0.06
-"""Standard deviation assumed between specimens, or sessions, of which too few were measured.
+"""Assumed standard deviation of log values between specimens, or sessions, if too few were measured.
 
-With it, 95% intervals contain the true ratio in 95% of comparisons, also on hosts that differ more than the published
-ones: those differ by 0.07 to 4% (39 single-H100 hosts in Lambda's results, from ResNet-50 to Tacotron2).
+With it, 95% intervals contain the true ratio in 95% of comparisons, even if hosts differ more than the published ones.
+These differ by 0.07 to 4% (39 single-H100 hosts in Lambda's results, from ResNet-50 to Tacotron2).
 """
 MEASURED_FROM = 3
-"""With this many specimens per side their spread is measured, not assumed."""
+"""With this many specimens or more on a side, the shown interval uses their measured spread, not the assumed one."""
 DECIDING_SPECIMENS = 5
-"""With this many specimens per side the measured spread alone decides.
+"""With this many specimens or more on a side, verdicts use their measured spread, too.
 
-If hosts are of two equally frequent kinds, all k hosts of one side are of one kind and all of the other side of the
-other in 2 of 4**k comparisons: 0.8% at 4, and with near misses more than 1%.
+If half of all hosts are of kind A and half of kind B, one side has only A and the other only B in 2 of 4**k
+comparisons with k hosts per side: 0.8% for k = 4, and over 1% with near misses.
 """
 UNLIKE_SPREADS, UNLIKE_COUNTS = 3.0, 1.5
 """If the spreads or the numbers of trials of two sides differ by more than these factors, Mann-Whitney's interval is
-too narrow. Welch's interval alone would be too wide wherever a single trial is far off."""
+too narrow, so that Welch's is added. Welch's is not always used: a single trial that is far off makes it too wide."""
 ACROSS = 0.99
-"""Level of the interval that decides between specimens, because there are always few."""
+"""Level of the interval that decides between specimens, as these are always few, or between unlike sides."""
 
 Values = Sequence[Sequence[float]]
 """The values of the trials of each specimen of one side."""
@@ -62,25 +62,25 @@ Rounds = Mapping[float, float]
 Verdict = Literal[
     "faster", "slower", "same", "undecided", "one run", "few trials", "one specimen", "few specimens",
 ]  # fmt: skip
-"""The first four are verdicts. The others are reasons for no verdict: too few trials, or specimens that differ although
-other specimens of their cards may not."""
+"""The first four are verdicts. The others are reasons for no verdict: too few trials, or too few
+specimens to judge their cards."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of two medians with its 95% interval; `low` and `high` are None if there are too few trials for one."""
+    """A ratio of two medians, or a mean of ratios. Its 95% interval is `low` to `high`; None with too few trials."""
 
     value: float
     low: float | None = None
     high: float | None = None
     p: float | None = None
-    """Two-sided, before Holm's correction."""
+    """Two-sided p value before Holm's correction."""
     narrow: tuple[float, float] | None = None
     """The 90% interval, which decides `same`."""
     decisive: tuple[float, float] | None = None
     """The interval that decides `faster` and `slower`: 95%, or wider for specimens, unlike sides or few trials."""
     specimens: int = 0
-    """Specimens on the smaller side, if the interval includes their spread; 0 inside one session."""
+    """Specimens (or sessions) of the smaller side if the interval includes their spread; 0 inside one session."""
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -102,10 +102,10 @@ def ratio(a: Sequence[float], b: Sequence[float], *, until: bool = False) -> Rat
     Both sides are trials of one specimen in one session; for others see `specimens_ratio`.
 
     The interval inverts the Mann-Whitney test on log values (Hodges and Lehmann 1963). With up to 3 values per side no
-    such interval has 95%; Welch's t on log values gives a wide one. The test assumes that both sides scatter alike; if
-    they do not, the interval includes Welch's. With fewer than DECIDING_TRIALS per side, p and the deciding interval
-    are those of `few_sides`. `until`: the number of rounds depended on the results, so all error rates are divided by
-    OPTIONAL_STOPPING.
+    such interval reaches 95%, so Welch's t on log values gives a wide one. The test assumes that both sides scatter
+    alike. If they do not, the interval includes Welch's. With 3 to 5 values on a side, p and the deciding interval are
+    Welch's with an assumed spread (`few_sides`). `until`: the number of rounds depended on the results, so error rates
+    are divided by OPTIONAL_STOPPING.
     """
     value = median(a) / median(b)
     if min(len(a), len(b)) < 2:
@@ -145,12 +145,12 @@ def _ratio_interval(value: float, shift: tuple[float, float]) -> tuple[float, fl
 
 
 def specimens_ratio(a: Values, b: Values, *, paired: bool = False) -> Ratio:
-    """Return the ratio of two cards, each with the values of trials of one or more specimens.
+    """Return the ratio of two sides, each with the values of the trials of one or more specimens.
 
-    The spread of a side with MEASURED_FROM specimens or more is measured; of a smaller one it is LARGEST_BETWEEN_SD.
-    The deciding interval has level ACROSS. For it, a side of fewer than DECIDING_SPECIMENS has LARGEST_BETWEEN_SD, not
-    divided by their number, as they may be of one kind. Up to two specimens with one trial each give no interval.
-    `paired`: the same specimens ran both sides, and the spread is that of their ratios.
+    The shown interval uses the measured spread of a side with MEASURED_FROM specimens or more, else LARGEST_BETWEEN_SD.
+    The deciding interval has level ACROSS, and uses the measured spread from DECIDING_SPECIMENS on. With fewer, it does
+    not divide LARGEST_BETWEEN_SD by their number, as all may be of one kind. There is no interval if a side has 1 or 2
+    specimens with 1 trial each. `paired`: the same specimens ran both sides, so the spread of their ratios is used.
     """
     value = median(map(median, a)) / median(map(median, b))
     if _lone_trial(a, b):
@@ -163,7 +163,7 @@ def specimens_ratio(a: Values, b: Values, *, paired: bool = False) -> Ratio:
 
 
 def specimens_p_above(a: Values, b: Values, limit: float, *, paired: bool = False) -> float:
-    """Return the one-sided p value that a ratio between specimens is at most `limit`, by the deciding spread."""
+    """Return the one-sided p value of "the ratio between specimens is at most `limit`", with the deciding spread."""
     return 1.0 if _lone_trial(a, b) else _p_above(*_sides(a, b, paired, deciding=True), limit)
 
 
@@ -173,7 +173,7 @@ def _p_above(a: Side, b: Side, limit: float) -> float:
 
 
 def p_above(a: Sequence[float], b: Sequence[float], limit: float, *, until: bool = False) -> float:
-    """Return the one-sided p value that the ratio of one session is at most `limit`; 1 with one trial per side."""
+    """Return the one-sided p value of "the ratio in one session is at most `limit`"; 1 if a side has one trial."""
     if min(len(a), len(b)) < 2:
         return 1.0
     if min(len(a), len(b)) < DECIDING_TRIALS:
@@ -191,7 +191,7 @@ def _lone_trial(a: Values, b: Values) -> bool:
 
 
 def _sides(a: Values, b: Values, paired: bool, *, deciding: bool) -> tuple[Side, Side]:
-    """Return both sides with the spread of specimens that is shown, or with the one that decides verdicts."""
+    """Return both sides, with the spread for the shown interval, or for the `deciding` interval of verdicts."""
     if paired:
         quotients = [[median(x) / median(y)] for x, y in zip(a, b, strict=True)]
         return _specimens_side(quotients, deciding), Side(0.0, 0.0)
@@ -204,7 +204,7 @@ def _specimens_side(side: Values, deciding: bool) -> Side:
     count = len(logs)
     if count >= (DECIDING_SPECIMENS if deciding else MEASURED_FROM):
         return side_of(logs)
-    # pi / 2: variance of a median against that of a mean.
+    # pi / 2: variance of a median, relative to the variance of a mean.
     within = sum(math.pi / 2 * log_variance(t) / len(t) for t in side if len(t) > 1) / count**2
     freedom = sum(len(trials) - 1 for trials in side)
     total = LARGEST_BETWEEN_SD**2 / (1 if deciding else count) + within
@@ -225,9 +225,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def verdict(r: Ratio, adjusted_p: float | None, trials: int) -> Verdict:
     """Return the verdict on the numerator: `faster` if its seconds are fewer.
 
-    `trials` is the number of the smaller side, `adjusted_p` the p value after Holm's correction. For `faster` and
-    `slower` that is below 5%, with few trials below 0.2%, and the deciding interval is entirely beyond the minimum
-    effect (docs/research/decisions/8-beyond-the-minimum.md).
+    `trials` is the number of trials of the smaller side, `adjusted_p` the p value after Holm's correction. `faster` and
+    `slower` need an adjusted p below 5% (below 0.2% with few trials) and a deciding interval that is entirely beyond
+    the minimum effect (docs/research/decisions/8-beyond-the-minimum.md).
     """
     if trials < 2 or r.p is None or r.low is None or r.high is None:
         return "one run"
@@ -252,7 +252,7 @@ def _beyond(low: float, high: float) -> bool:
 def trials_to_decide(a: Sequence[float], b: Sequence[float], family: int = 1) -> int:
     """Return about how many trials per side would decide an undecided ratio of this spread, with a chance of 80%.
 
-    With at least so many, Mann-Whitney's smallest p survives Holm's correction over `family` ratios.
+    The number is large enough for Mann-Whitney's smallest p to survive Holm's correction over `family` ratios.
     """
     least = DECIDING_TRIALS
     while 2 / math.comb(2 * least, least) * family >= 1 - CONFIDENCE:
@@ -264,7 +264,7 @@ def trials_to_decide(a: Sequence[float], b: Sequence[float], family: int = 1) ->
     effect = abs(math.log(median(a) / median(b)))
     distance = max(abs(effect - SMALLEST), SMALLEST / 10)
     normal = NormalDist()
-    # Near 1 both ends of the interval of `same` count: 90% for each is 80% for both.
+    # `same` needs both ends of its interval within the minimum: a chance of 90% for each is 80% for both.
     z = normal.inv_cdf((1 + CONFIDENCE) / 2) + normal.inv_cdf(0.8)
     if effect < SMALLEST:
         z = normal.inv_cdf((1 + EQUIVALENCE) / 2) + normal.inv_cdf(0.9)
@@ -274,8 +274,8 @@ def trials_to_decide(a: Sequence[float], b: Sequence[float], family: int = 1) ->
 def pooled_ratio(a: Sequence[Rounds], b: Sequence[Rounds], *, until: bool = False) -> Ratio:
     """Return the geometric mean of the ratios of several models, all of one session, with a 95% interval.
 
-    The models of a side share the noise of their round. So the unit is the round: the mean of the logs over the models
-    of a side. There is no interval if the models have fewer than two rounds in common.
+    The models of a side share the noise of their round. So the unit is the round: its value is the geometric mean over
+    the models of a side. There is no interval if the models have fewer than two rounds in common.
     """
     value = geometric_mean([median(x.values()) / median(y.values()) for x, y in zip(a, b, strict=True)])
     sides = []
@@ -291,7 +291,7 @@ def pooled_ratio(a: Sequence[Rounds], b: Sequence[Rounds], *, until: bool = Fals
 def mean_of_alike(ratios: Sequence[Ratio]) -> Ratio:
     """Return the geometric mean of ratios whose errors may be equal, as for several cases of the same two specimens.
 
-    Its interval is the mean of their intervals; there is none if one of them has none.
+    The ends of its interval are the geometric means of the ratios' ends. It has no interval if a ratio has none.
     """
     value = geometric_mean([r.value for r in ratios])
     intervals = [r.interval for r in ratios if r.interval]

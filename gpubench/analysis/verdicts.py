@@ -13,11 +13,11 @@ from gpubench.interval import CONFIDENCE
 
 CODE_AXES = {"gpubench", "commit", "suite_version", "suite_digest"}
 """Axes that compare versions of the code that is timed."""
-OUT_OF_TURN = "one session's trials with a time did not take turns: judged as two sessions"
+OUT_OF_TURN = "the trials of both sides did not take turns: judged as two sessions"
 NON_INFERIOR = 0.005
-"""Share of accuracy that a side may lose and still count as good as the other: half a point."""
+"""A side whose accuracy is lower by less than this (half a percentage point) counts as equally good."""
 MOST_TRIALS = 50
-"""Advice on how many trials would decide names no larger number."""
+"""Largest number of trials that is advised. If more are needed, the advice is `over 50`."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Comparison:
 
 
 def comparison(axis: str, subject: Group, other: Group) -> Comparison:
-    """Return the ratio of a pair with its notes. If there can be no verdict, it has the reason as its verdict."""
+    """Return the comparison of a pair, not yet judged. If no verdict is possible, its `verdict` is the reason."""
     ratio = _ratio(axis, subject, other)
     notes = [_specimens_note(axis, subject, other)] if ratio.specimens else []
     notes += [OUT_OF_TURN] if out_of_turn(subject, other) else []
@@ -53,7 +53,7 @@ def comparison(axis: str, subject: Group, other: Group) -> Comparison:
         notes.append(f"layout {' / '.join(layouts)}")
     edited = subject.row["suite_digest"] != other.row["suite_digest"] and axis not in CODE_AXES
     if edited:
-        notes.append("the code that is timed was edited in between")
+        notes.append("the timed code differs")
     times = subject.batch_size / other.batch_size if other.batch_size else math.nan
     if axis == "precision" and subject.batch_policy != "fixed" and times > 0:
         notes.append("same batch" if times == 1 else f"batch {times:.2g} x")
@@ -73,7 +73,7 @@ def comparison(axis: str, subject: Group, other: Group) -> Comparison:
 
 
 def plain_comparison(subject: Group, plain: Group) -> Comparison:
-    """Return the comparison of a change with `plain` of the same session, whatever their differences."""
+    """Return the comparison of a change with `plain` of the same session, whatever else differs."""
     ratio = _ratio("model", subject, plain)
     verdict = CONFLICT if subject.contradicting or plain.contradicting else ""
     notes = (OUT_OF_TURN,) if out_of_turn(subject, plain) else ()
@@ -95,7 +95,7 @@ def pooled(comparisons: Sequence[Comparison]) -> stats.Ratio:
 
 
 def p_above(c: Comparison, limit: float) -> float:
-    """Return the one-sided p value that the ratio of a comparison is at most `limit`."""
+    """Return the one-sided p value of "the ratio of this comparison is at most `limit`"."""
     if _in_one_session(c.axis, c.subject, c.other):
         return stats.p_above(c.subject.values, c.other.values, limit, until=c.subject.adaptive or c.other.adaptive)
     subject_values, other_values, paired = _specimens(c.axis, c.subject, c.other)
@@ -103,18 +103,19 @@ def p_above(c: Comparison, limit: float) -> float:
 
 
 def ran_together(axis: str, subject: Group, other: Group) -> bool:
-    """Return whether both groups are of one device in one session: no spread between specimens or sessions."""
-    # Two devices of one host that are compared as such are not samples of a card.
+    """Return whether both groups took turns on one device in one session: no spread between specimens or sessions."""
+    # With the device as axis, two devices of a host are compared as themselves, not as samples of a card.
     device = ("device_hash", "unknown_device")
     same_device = texts_of(subject, device) == texts_of(other, device) or axis in {"device_hash", "device"}
     return subject.session == other.session and same_device and not subject.source and not out_of_turn(subject, other)
 
 
 def out_of_turn(subject: Group, other: Group) -> bool:
-    """Return whether two groups of one session did not take turns: too many trials of one ran before or after another.
+    """Return whether two groups of one session did not take turns, by the starts of their trials.
 
-    Too many is over a quarter of the smaller group, and more than one trial: a round has its cases in any order. False
-    if the start of a trial is unknown, or a group has one trial.
+    They did not if too many trials of one started before the other's first or after its last trial. Too many is over a
+    quarter of the smaller group, and over one trial, as the order of cases differs by round. False if a start is
+    unknown, or a group has one trial.
     """
     sides = [(group.starts, min(group.starts, default=""), max(group.starts, default="")) for group in (subject, other)]
     if not subject.session or subject.session != other.session or not all(first for _, first, _ in sides):
@@ -175,7 +176,7 @@ def _adjusted(comparisons: Sequence[Comparison]) -> dict[int, float]:
 
 
 def _with_losses(c: Comparison) -> Comparison:
-    """Add a note on trials without a time. If slow ones reached the time limit, there is no verdict: `incomplete`."""
+    """Return the comparison with notes on trials without a time; `incomplete` if some reached the time limit."""
     sides = (c.subject_name, c.subject), (c.other_name, c.other)
     notes = [f"{name}: {group.lost_note}" for name, group in sides if group.lost]
     cut = any(group.lost.get("timed_out") for _, group in sides)
@@ -191,7 +192,7 @@ def _judge(c: Comparison, adjusted_p: float | None, family: int) -> Comparison:
 
 
 def _advice(c: Comparison, verdict: stats.Verdict, family: int) -> str:
-    """Return how many trials in one session would decide; empty if their number is not the reason."""
+    """Return advice on how many trials would decide; empty if too few trials are not the reason for no verdict."""
     if verdict not in {"few trials", "undecided"} or c.ratio.specimens:
         return ""
     needed = stats.trials_to_decide(c.subject.values, c.other.values, family)
@@ -202,10 +203,10 @@ def _advice(c: Comparison, verdict: stats.Verdict, family: int) -> str:
 
 
 def accuracies_judged(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Return comparisons of accuracies with verdicts: is one at most half a point worse than the other?
+    """Return comparisons of accuracies with verdicts: is the subject less than half a point worse?
 
-    By Welch's interval, with Holm's correction over all of them. Earlier verdicts stay. The values of the groups are
-    inverse accuracies; the ratios that are returned are of the accuracies themselves.
+    They come from Welch's test, with Holm's correction over all comparisons. Existing verdicts stay. The values of the
+    groups are inverse accuracies; the ratios that are returned are of the accuracies themselves.
     """
     compared = [_with_difference(c) for c in comparisons]
     adjusted = _adjusted([c for c, _ in compared])
@@ -218,7 +219,7 @@ def accuracies_judged(comparisons: Sequence[Comparison]) -> list[Comparison]:
 def _with_difference(c: Comparison) -> tuple[Comparison, float]:
     """Return the comparison with the difference of accuracies as a note, and that difference: subject minus other.
 
-    Its p value is two-sided, against a loss of half a point; None if a side has one value.
+    The p value of its ratio becomes that of "the subject loses half a point", two-sided; None if a side has one value.
     """
     subject_values, other_values = ([1 / value for value in group.values] for group in (c.subject, c.other))
     if min(len(subject_values), len(other_values)) < 2:
@@ -248,10 +249,10 @@ def _accuracy_verdict(c: Comparison, difference: float, adjusted_p: float) -> st
 
 
 def without_verdict_if_missed(c: Comparison) -> Comparison:
-    """Return the comparison, without a verdict if a run missed the goal: intervals ignore how shares vary."""
-    # Of a combined group the share of its worst part.
+    """Return the comparison; `not judged` if a run missed the goal, as intervals ignore the spread of shares."""
+    # A combined group has the share of its worst part.
     shares = [min(part.row["success"] for part in group.parts or (group,)) for group in (c.subject, c.other)]
     if not min(shares) < 1:
         return c
-    note = f"{shares[0]:.0%} and {shares[1]:.0%} of the runs reached the goal, which no interval weighs"
+    note = f"{shares[0]:.0%} and {shares[1]:.0%} of the runs reached the goal; the interval ignores this"
     return replace(c, verdict=c.verdict or "not judged", notes=(*c.notes, note))

@@ -1,4 +1,4 @@
 """The command line: one file per command with its options and output.
 
-May import all packages but `worker`, inside functions: `--help` stays fast. No package imports it.
+It imports all packages but `worker`, and does so inside functions to keep `--help` fast. No package imports it.
 """

@@ -35,7 +35,7 @@ from gpubench.printed import say, size_text
 
 SUMMARY = "Measure how fast GPUs train real models, in FP32 and in mixed precision, and compare them."
 LEAST_FILES, LEAST_MEMORY_BYTES = 64, 4 << 30
-"""Limits of a process below which an error is explained by them."""
+"""If a limit of this process is lower, error messages name it as the probable cause."""
 app = typer.Typer(
     name="gpubench",
     invoke_without_command=True,
@@ -50,7 +50,7 @@ app.add_typer(data_app, name="data", rich_help_panel=LOOK_AFTER)
 
 
 def exits(command: Callable[..., int | None]) -> Callable[..., None]:
-    """Return the command with its result as the exit code, and with a UserError as one line on stderr."""
+    """Return the command, changed: its result is the exit code, and a UserError is printed as one line on stderr."""
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -60,18 +60,18 @@ def exits(command: Callable[..., int | None]) -> Callable[..., None]:
             say(f"gpubench: {error}", *[f"gpubench: {limits}" for limits in [low_limits()] if limits], err=True)
             say(*([error.data] if error.data else []), err=True, exact=True)
             raise typer.Exit(error.exit_code) from None
-        except (BrokenPipeError, SystemExit) as error:  # as with `| head`; rich turns it into a SystemExit
+        except (BrokenPipeError, SystemExit) as error:  # `| head` ends early; rich raises a SystemExit then
             if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
                 raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
         except KeyboardInterrupt:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would end this with a traceback
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would print a traceback
             say("", "stopped", err=True)
             raise typer.Exit(130) from None
         except Exception as error:
-            if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # of files, each command names its own
-                say("gpubench: the output is cut: no space left where it goes", err=True)
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # stdout; commands report their files
+                say("gpubench: the output is incomplete: no space left on the disk", err=True)
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise typer.Exit(4) from None
             if not (limits := low_limits()):
@@ -84,7 +84,7 @@ def exits(command: Callable[..., int | None]) -> Callable[..., None]:
 
 
 def low_limits() -> str:
-    """Return the limits of this shell that are too low for gpubench, in words; empty if none is."""
+    """Return the limits of this shell that are too low for gpubench, in words; empty if none is too low."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     memory, _ = resource.getrlimit(resource.RLIMIT_AS)
     limits = [f"only {files} files may be open (ulimit -n)"] * (0 <= files < LEAST_FILES)
@@ -105,7 +105,7 @@ def main(
         bool, typer.Option("--version", metavar=FLAG, callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Print this machine's card and three commands, if there is no command."""
+    """Print this machine's card and three commands, if no command is given."""
     if ctx.invoked_subcommand is None:
         from gpubench.cli.overview import overview
 

@@ -38,9 +38,9 @@ EXAMPLES = examples(
 
 def cards(
     card: Annotated[
-        list[str] | None, typer.Argument(help="One card: its figures. More: relative to the last one.")
+        list[str] | None, typer.Argument(help="One card: prints its figures. Several: relative to the last one.")
     ] = None,
-    relative_to: Annotated[str, side_option(metavar="CARD", help="The card with rate 1; default A100 SXM.")] = "",
+    relative_to: Annotated[str, side_option(metavar="CARD", help="The card that counts as 1; default A100 SXM.")] = "",
     precision: Annotated[
         str, side_option(metavar="CLASS", help="half, fp32 (with TF32) or strict (no TF32); default half and fp32.")
     ] = "",
@@ -74,7 +74,7 @@ def cards(
     if len(chosen) > 1 and relative_to:
         raise UserError(f"--relative-to {relative_to}: the last card is the reference; leave it out")
     if len(chosen) == 1 and (charts or price):
-        raise UserError(f"{'--charts' if charts else '--price'}: for the ranking, or for two cards or more")
+        raise UserError(f"{'--charts' if charts else '--price'}: only for the ranking, or for two cards or more")
     classes = (precision,) if precision else options.DEFAULT_CLASSES
     reference = options.find_card(relative_to or REFERENCE, names)
     dollars = _prices(price, names) if price else None
@@ -136,7 +136,7 @@ def _prices(path: Path, cards: Sequence[str]) -> dict[str, float]:
     prices = {short_name(name): hourly for name, hourly in read_prices(path).items()}
     dollars = {card: hourly for card in cards if (hourly := price_of(card, prices)) > 0}
     if not dollars:
-        raise UserError(f"--price {path}: it names no card of gpubench cards --all")
+        raise UserError(f"--price {path}: it names no card that `gpubench cards --all` lists")
     return dollars
 
 

@@ -1,4 +1,4 @@
-"""`gpubench compare`: what rows of CSV files say, on the screen and in charts."""
+"""`gpubench compare`: compares the rows of CSV files, on the screen and in charts."""
 
 from pathlib import Path
 from typing import Annotated
@@ -53,7 +53,7 @@ def compare(
     ] = None,
     theme: Theme = "light",
     fail_on_slower: Annotated[
-        str | None, shown_option(metavar="SHARE", help="5%: exit 1 if a case is surely 5% slower, 0 if surely none.")
+        str | None, shown_option(metavar="SHARE", help="5%: exit 1 if a case is 5% slower, 0 if none is, 3 if unclear.")
     ] = None,
 ) -> int:
     """Compare cards, precisions, or anything else in which the rows differ."""

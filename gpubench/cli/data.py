@@ -11,7 +11,7 @@ from gpubench.show.wrap import wrapped
 
 FETCH_EXAMPLES = "Example: `gpubench data fetch cifar100`"
 SHOWN = 20
-"""Most unusable images that are printed; the copies' complete.json lists all."""
+"""Maximum number of unusable images that are printed; the file complete.json beside the copies lists all."""
 
 
 def fetch(

@@ -29,10 +29,10 @@ EXAMPLES = examples(
 )
 IDLE_READINGS = 4
 IDLE_SECONDS = 0.5
-"""Between two readings."""
+"""Time between two readings."""
 LOAD_SECONDS = 5.0
 LAST_READINGS = 10
-"""About two seconds at the end of the load, when the link and the clocks are up."""
+"""Number of readings that count: the last two seconds of the load, with the link and the clocks at full speed."""
 
 
 def doctor(
@@ -54,7 +54,7 @@ def doctor(
     if against:
         return health(files or (), against)
     if files:
-        raise UserError("give rows of other hosts too: gpubench doctor MINE.csv --against DIR")
+        raise UserError("give rows of other cards too: gpubench doctor MINE.csv --against DIR")
     marks = {"ok": "ok  ", "note": "note", "fix": "FIX "}
     code = 0
     for check in checks(data):
@@ -122,7 +122,7 @@ def examine(device: "Device", card: "CardReader", run_child: "RunChild") -> "Car
     for _ in range(IDLE_READINGS):
         time.sleep(IDLE_SECONDS)
         readings.append(card.read())
-    # The lowest one: our own earlier load ends, that of other programs does not.
+    # The lowest reading: by then our own earlier load has ended, but the load of other programs has not.
     idle = min(readings, key=lambda reading: reading.utilisation or 0.0)
     processes = card.processes()
     sampler = Sampler(card)

@@ -25,7 +25,7 @@ def fits(
     method: Annotated[str, typer.Option(metavar="NAME", help="full, lora or qlora; default the suite's.")] = "",
     sequence: Annotated[int, typer.Option(metavar="N", help="Tokens of a sequence; 0 is the suite's default.")] = 0,
     batch: Annotated[int, typer.Option(min=1, metavar="N", help="Sequences in a step.")] = 1,
-    precision: Annotated[str, typer.Option(metavar="NAME", help="One with fp32 weights.")] = "bf16",
+    precision: Annotated[str, typer.Option(metavar="NAME", help="A precision with fp32 weights.")] = "bf16",
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the suite. Repeatable.")
     ] = None,

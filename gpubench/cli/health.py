@@ -24,7 +24,7 @@ from gpubench.studies.cards.placing import expected_rate
 from gpubench.studies.section import Column, Estimate, Table, Value
 
 LIMIT = 0.07
-"""Share below the median of the references from which on a case is slow."""
+"""A case is slow if its rate is below the median of the references by more than this share."""
 HEALTHY, SLOW, NOTHING_TO_COMPARE = 0, 1, 3
 """Exit codes."""
 NO_REFERENCE = frozenset({"shared", "shared_peak", "throttled"})
@@ -44,14 +44,14 @@ class CaseHealth:
     rate: float
     """Median of its trials, in samples/s."""
     references: tuple[float, ...] = ()
-    """One rate for each other card, in samples/s; empty where none has the same case."""
+    """One rate for each other card, in samples/s; empty if no other card has the same case."""
     published: Estimate | None = None
-    """The rate that published figures of this card lead to, with its 90% interval, where there are no references."""
+    """The rate expected from published figures of this card, with its 90% interval; only without references."""
     caveat: str = ""
 
     @property
     def expected(self) -> Estimate | None:
-        """The median of the references with their range, or the published figure; None without both."""
+        """The median of the references with their range, else `published`, which may be None."""
         if not self.references:
             return self.published
         return Estimate(float(pd.Series(self.references).median()), min(self.references), max(self.references))
@@ -88,8 +88,8 @@ class CaseHealth:
 def health(files: Sequence[Path], against: Sequence[Path]) -> int:
     """Print whether the card is as fast as others of its kind; returns the exit code. Raises UserError.
 
-    `files` have rows of this card. Without them, they are the rows of this machine's devices in `results` and
-    `against`. Folders mean their CSV files.
+    `files` have rows of this card. Without `files`, rows of this machine's devices in `results` and `against` count.
+    A folder means its CSV files.
     """
     if missing := [str(path) for path in (*files, *against) if not path.exists()]:
         raise UserError(f"{missing[0]}: no such file or folder")
@@ -139,7 +139,7 @@ def cases_of(rows: pd.DataFrame, known: pd.DataFrame) -> list[CaseHealth]:
         marks = sorted({mark for text in trials["marks"] for mark in str(text).split()})
         caveats = [f"trials were {', '.join(marks)}"] if marks else []
         if published:
-            caveats.append("no rows of this card: expected from published figures of other programs, with 90% interval")
+            caveats.append("no rows of other such cards: expected from published figures, with 90% interval")
         rate = float(trials["samples_per_second"].median())
         cases.append(CaseHealth(name, first["suite"], batch, rate, rates, published, "; ".join(caveats)))
     return cases

@@ -34,7 +34,7 @@ Precisions = Annotated[
     what_option(
         "--precision",
         metavar="NAMES",
-        help="both (run's default: fp32 and mixed), mixed (the device's), all (peak's default), or names joined by"
+        help="both (run's default: fp32 and mixed), mixed (fp16 or bf16), all (peak's default), or names joined by"
         " commas: fp32, tf32, fp16, bf16, fp16-master, fp16-pure, bf16-pure, float8, int8-mixed.",
     ),
 ]
@@ -43,7 +43,7 @@ DataFolder = Annotated[
 ]
 
 Files = Annotated[
-    list[Path], typer.Argument(help="CSV files, folders of them, or charts and reports, which contain their rows.")
+    list[Path], typer.Argument(help="CSV files, folders of them, or charts and reports (they contain their rows).")
 ]
 
 By = Annotated[
@@ -76,7 +76,7 @@ def check_choice(option: str, text: str, choices: Sequence[str]) -> None:
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, str]:
-    """Return the values of `key=value` texts by name; the last one wins."""
+    """Return the values of `key=value` texts by name; of two values of one name, the last counts."""
     settings = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))

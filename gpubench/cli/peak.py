@@ -1,4 +1,4 @@
-"""`gpubench peak`: the highest rates of a device, beside those that its maker lists."""
+"""`gpubench peak`: the highest FLOP/s and GB/s of a device, beside the peaks that its maker lists."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -23,7 +23,7 @@ def peak(
     precision: Precisions = None,
     threads: Annotated[int, typer.Option(min=0, metavar="N", help="CPU threads; 0 is torch's default.")] = 0,
 ) -> int:
-    """Measure the highest rate of this device, and store it for `run`. Exit code 4 if any measurement fails."""
+    """Measure the highest FLOP/s of this device, and store them for `run`. Exit code 4 if any measurement fails."""
     from gpubench.show.terminal import table_lines
     from gpubench.show.wrap import line_width
     from gpubench.studies.section import Table

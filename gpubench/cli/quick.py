@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NEIGHBOURS = 2
-"""Published cards that are shown above and below."""
+"""Number of published cards that are shown above this card, and below it."""
 FOR_SCALE = ("GTX 1080 Ti", "RTX 3090", "RTX 4090")
 """Cards whose rates are printed below that of a CPU."""
 LEAST_BAR, MOST_BAR, REST_OF_LINE = 4, 32, 24
-"""Characters of the longest bar in the terminal, and of what is beside it and the name."""
+"""Least and most characters of the longest bar in the terminal, and width of the other columns without the name."""
 
 
 def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
-    """Return the lines about ResNet-50 of a quick run, or none without such rows, and whether they rank a card.
+    """Return the lines about ResNet-50 of a quick run (empty without such rows), and whether they rank a card.
 
     Draws a chart beside `path`.
     """

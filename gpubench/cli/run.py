@@ -49,7 +49,7 @@ EXAMPLES = examples(
 
 
 class RunCommand(typer.core.TyperCommand):
-    """The command, whose error on a name without an option tells how to give a suite or a model."""
+    """The command `run`. If a name has no option before it, the error message shows how to give a suite or a model."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Return the arguments that are left; raises click's UsageError."""
@@ -87,7 +87,7 @@ def run(
         str | None, what_option(metavar="NAME", help="Name of runs that alternate: `compare` treats them as one run.")
     ] = None,
     quick: Annotated[
-        bool, time_option("--quick", metavar=FLAG, help="One trial per case, at least 3 steps and 0.5 s: rough.")
+        bool, time_option("--quick", metavar=FLAG, help="One trial per case, 3 steps or more (fewer if slow): rough.")
     ] = False,
     no_rank: Annotated[
         bool,
@@ -105,10 +105,10 @@ def run(
         str | None, time_option(metavar="SHARE", help="1%: add rounds until each 95% interval is within 1%.")
     ] = None,
     budget: Annotated[
-        str | None, time_option(metavar="TIME", help="With --until: no added round ends later (90s, 2h); default 20m.")
+        str | None, time_option(metavar="TIME", help="With --until: add rounds up to this time (90s, 2h); default 20m.")
     ] = None,
     time_limit: Annotated[
-        str | None, time_option(metavar="TIME", help="Longest trial: 90s, 1h30m. Default 30m, none with --full.")
+        str | None, time_option(metavar="TIME", help="End longer trials: 90s, 1h30m. Default 30m; none with --full.")
     ] = None,
     device: Devices = "auto",
     memory_limit: Annotated[
@@ -235,12 +235,12 @@ def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
         return ["Nothing was measured: the reason is above, and in each row."], "gpubench doctor"
     lines, is_ranked = quick_lines(of_this_run.frame, path)
     is_whole = bool(lines) and of_this_run.frame["suite"].nunique() == 1
-    following = "gpubench run --suite resnet --precision both"  # the whole comparison, after the first rate of a card
+    following = "gpubench run --suite resnet --precision both"  # after a first rate: a comparison
     if is_whole and is_ranked:
         return lines, following
     answer = answer_to(compare_rows(of_this_run, Question()), of_this_run)
     results = [result for result in answer.results if not result.says_why]
-    if not is_ranked:  # of a single rate there is a report, and of a CPU's nothing to rank
+    if not is_ranked:  # a single rate has only a report, and CPUs are not ranked
         alone = "gpubench cards RTX 4090 RTX 5090" if lines else f"gpubench report {quote(str(path))}"
         following = compare_command(path) if results else alone
     if is_whole:

@@ -1,4 +1,4 @@
-"""`gpubench selftest`: tests on this device, in minutes, whether its times, precisions and verdicts are right.
+"""`gpubench selftest`: tests whether gpubench's times, precisions and verdicts are right on this device, in minutes.
 
 The trials are of the suite `worker/selftest_suite.py`.
 """
@@ -25,19 +25,19 @@ SUITE = Path(__file__).parents[1] / "worker" / "selftest_suite.py"
 PADDED = 1.25
 """Time of the model `padded` relative to `a`, by construction."""
 OVERHEAD = 0.005
-"""Most that the clock may add to the time of a loop."""
+"""Largest share of a loop's time that the clock may add."""
 PROJECTION = 0.1
 """Largest error of the median projection; on a shared CPU, parts of one run differ by as much."""
 ROUNDS = ((SAMPLED_REPEATS // 2, 1), (SAMPLED_REPEATS, 2), (11, 5), (20, 10))
 """Total (rounds, full runs) after each part. Sampled and full trials alternate, so that drift affects both.
 
-They are judged after 6 rounds, and more follow if the slowdown is still undecided or the projection wrong. One slow
-trial of 6 is enough for that (Mann-Whitney, p = 0.065). Eleven allow two slow ones (p = 0.010, which is 0.031 after
-Holm over two ratios and for more than one look). Twenty are for machines whose trials differ by 10% and more.
+They are judged after 6 rounds. More follow if the slowdown is undecided or the projection wrong: one slow trial of 6
+is enough for that (Mann-Whitney, p = 0.065). 11 rounds still decide with two slow trials (p = 0.010, or 0.031 after
+Holm over two ratios and for more than one look). 20 are for machines whose trials differ by 10% and more.
 """
 CPU_FULL_SECONDS, ACCELERATOR_FULL_SECONDS = 12.0, 40.0
-"""Approximate seconds of a full run, of which a sampled trial measures half; on an accelerator with five seconds of
-warm-up and the time until its clock is stable."""
+"""Approximate seconds of a full run; a sampled trial measures half of them. On an accelerator they include five seconds
+of warm-up and the time until its clock is stable."""
 SAMPLED = "sampled.csv"
 """File of the trials that the verdicts use."""
 CPU_SIZE, ACCELERATOR_SIZE = (256, 256), (2048, 1024)
@@ -63,7 +63,7 @@ class SelftestCheck:
 def selftest(
     device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, mps, xpu or cuda:1.")] = "auto",
 ) -> int:
-    """Test whether gpubench's times and precisions are right on this device. Takes minutes. Exit code 1 if not."""
+    """Test whether gpubench's times and precisions are right on this device. Takes minutes. Exit code 1: failed."""
     from gpubench.hardware.environment import devices_of
     from gpubench.runner.devices import choose_devices
     from gpubench.runner.process import describe, temporary_folder
@@ -175,7 +175,7 @@ def _clock(options: Options, device: "Device") -> dict[str, float]:
 
 
 def _precisions(options: Options, device: "Device", folder: Path) -> Iterator[SelftestCheck]:
-    """Yield a check that every precision passes its proof, and one that a suite with a wrong precision fails."""
+    """Yield a check that every precision passes its proof, and one that a model with a wrong precision fails it."""
     from gpubench.rows.read import load
 
     honest, liar = folder / "precisions.csv", folder / "liar.csv"
@@ -230,7 +230,7 @@ def check_verdict(name: str, comparison: "Comparison | None", expected: Collecti
 
 
 def check_projection(projected: Sequence[float], full: Sequence[float]) -> SelftestCheck:
-    """Check that the median projection of sampled trials is within PROJECTION of a full run."""
+    """Check that the median projection of sampled trials is within PROJECTION of the median full run."""
     from gpubench.analysis import stats
 
     if not projected or not full:

@@ -30,7 +30,7 @@ def show(
         typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the suite, as for `run`. Repeatable."),
     ] = None,
     processes: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Training processes, where the learning rate depends on them.")
+        int, typer.Option(min=1, metavar="N", help="Training processes: some learning rates depend on their number.")
     ] = 1,
     every: Annotated[bool, typer.Option("--all", metavar=FLAG, help="Every layer, not blocks of layers.")] = False,
     chart: Annotated[

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LEAST_ROW, MOST_ROW = 0.152, 0.8
 """Minimum and maximum distance from bar to bar, in inches."""
 BELOW = 5
-"""Index of the colour for ratios below the reference in the palette; those above have the first colour."""
+"""Index in the palette of the colour of ratios below the reference. Other ratios have the first colour."""
 Span = tuple[BarGroup, float, float]
 """A group, and its upper and lower end, in bars from the top."""
 GAP = 0.08
@@ -66,7 +66,7 @@ class _Row:
 
 
 def figure_of(chart: Bars, width: float, *, framed: bool, whole: Bars | None = None) -> "Figure":
-    """Return the chart drawn in the current style. With a frame the last groups are left out if they do not fit.
+    """Return the chart drawn in the current style. With a frame, groups that do not fit are left out.
 
     `whole` is the chart with all groups.
     """
@@ -85,7 +85,7 @@ def figure_of(chart: Bars, width: float, *, framed: bool, whole: Bars | None = N
     if len(set(colours.values())) > 1 and not listed and not named:
         naming = next((group for group in chart.groups if _has_room(group, colours, scale)), None)
         keys = keys if naming else [Key("box", colour, name) for name, colour in colours.items()] + keys
-    axis = 0.3 if chart.reference is not None else 0.0  # height of its numbers
+    axis = 0.3 if chart.reference is not None else 0.0  # inches for the axis' numbers
     sheet = sheet_of(chart, width, keys, spans[-1][2] * 0.25 + axis, framed=framed)
     room = sheet.bottom - sheet.top - axis
     height = spans[-1][2]
@@ -228,7 +228,7 @@ class _Plot:
         return NORMAL if self.row > 0.24 else SMALL
 
     def y(self, bars: float) -> float:
-        """Return the height that is `bars` bars below the top, in inches."""
+        """Return the vertical position that is `bars` bars below the top, in inches."""
         return self.top + bars * self.row
 
     def draw_axis(self, bottom: float) -> None:

@@ -1,4 +1,4 @@
-"""An empty chart with title, subtitle, key and foot, drawn on in inches. `bars` and `network_chart` use it."""
+"""An empty chart (title, subtitle, key, foot) in units of inches. `bars` and `network_chart` draw on it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -84,7 +84,7 @@ def palette() -> list[str]:
 
 
 def sheet_of(chart: Bars, width: float, keys: Sequence[Key], needed: float, *, framed: bool) -> Sheet:
-    """Return a sheet. `framed`: of SIZE, with the chart's texts; else `needed` inches high, with its keys only."""
+    """Return a sheet. `framed`: as high as SIZE, with the chart's texts; else keys only, above `needed` free inches."""
     from matplotlib.figure import Figure
 
     edge, soft = EDGE if framed else INSET, setting("axes.edgecolor")

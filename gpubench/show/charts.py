@@ -54,7 +54,7 @@ def named_figure(answer: Answer, name: str = "", theme: str = "light") -> "Figur
 
 
 def _chosen(answer: Answer, *, every: bool) -> list[Bars]:
-    """Return the charts of the first results, or those of the sections if results have none; or `every` chart."""
+    """Return `every` chart, or the charts of the first results, or of the sections if the results have none."""
     charts = [chart for result in answer.results for chart in result.charts] if every else first_charts(answer.results)
     if every or not charts:
         charts += [chart for section in answer.sections for chart in section.charts]
@@ -62,19 +62,19 @@ def _chosen(answer: Answer, *, every: bool) -> list[Bars]:
 
 
 def first_charts(results: Sequence[Result]) -> list[Bars]:
-    """Return the charts of the first results that have some, without those that repeat another."""
+    """Return the charts of the first FINDINGS results with charts, without charts that repeat another."""
     charts = [kept for result in results if (kept := [c for c in worth_drawing(result.charts) if not _repeats(c)])]
     return list(itertools.chain.from_iterable(charts[:FINDINGS]))
 
 
 def _repeats(chart: Bars) -> bool:
-    """Return whether it has only ratios without intervals: the chart of both sides has them as text."""
+    """Return whether a chart has only ratios without intervals, which the chart of both sides has as text."""
     intervals = [bar.interval for group in chart.groups for bar in group.bars if bar.interval]
     return chart.reference is not None and not intervals
 
 
 def charts_of(section: Section) -> list[Bars]:
-    """Return the charts of a section's first results, and its own unless one of a result has the same cases."""
+    """Return the charts of a section's first results, and the section's own charts that have other cases."""
     charts = first_charts(section.results)
     cases = {chart.cases for chart in charts} - {frozenset()}
     return worth_drawing([*charts, *(chart for chart in section.charts if chart.cases not in cases)])
@@ -86,7 +86,7 @@ def worth_drawing(charts: Sequence[Bars]) -> list[Bars]:
 
 
 def dated(chart: Bars, answer: Answer) -> Bars:
-    """Return the chart with the dates of its rows in its foot, where they have them."""
+    """Return the chart with the dates of its rows in its foot, if the rows have dates."""
     days = days_of(csv.DictReader(io.StringIO(answer.table(chart.cases).decode())))
     return replace(chart, foot="; ".join(filter(None, [chart.foot.rstrip(". "), days])))
 
@@ -98,15 +98,12 @@ def days_of(rows: Iterable[Mapping[str, str]]) -> str:
 
 
 def figure_of(chart: Bars, *, width: float = SIZE[0], framed: bool = True) -> "Figure":
-    """Return the chart in the current style; `framed`: with title, subtitle and foot, at least as high as SIZE.
-
-    Without a frame, as in a page, bars that are too many are left out.
-    """
+    """Return the chart in the current style. `framed`: as high as SIZE, with its texts; else with at most 40 bars."""
     return bars.figure_of(in_best_unit(chart) if framed else drawn(chart), width, framed=framed)
 
 
 def drawn(chart: Bars) -> Bars:
-    """Return the chart as a page shows it: in the best unit of time, and without bars that are too many."""
+    """Return the chart as a page shows it: in the best unit of time, with at most 40 bars."""
     return bars.shortened(in_best_unit(chart), most=40)
 
 

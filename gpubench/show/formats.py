@@ -45,14 +45,14 @@ def as_json(answer: Answer) -> str:
 
 
 def _section(section: Section) -> dict[str, Any]:
-    """Return a section, as JSON has it: of results the sentences, of charts names, kinds and titles."""
+    """Return a section for the JSON: results as sentences, charts as their names, kinds and titles."""
     sentences = [result.sentence for result in section.results]
     charts = [{"name": chart.name, "kind": "bars", "title": chart.title} for chart in section.charts]
     return {**_plain(replace(section, results=())), "results": sentences, "charts": charts}
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that JSON has: a data class becomes an object, NaN and infinity become null."""
+    """Return a value as JSON can contain it: a data class becomes an object, NaN and infinity become null."""
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value) if field.name not in HIDDEN}
     if isinstance(value, float):
@@ -80,7 +80,7 @@ def as_csv(answer: Answer) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """Return the value, a text without control characters."""
+    """Return the value; a text loses its control characters."""
     return shown(value) if isinstance(value, str) else value
 
 
@@ -105,7 +105,7 @@ def as_markdown(answer: Answer) -> str:
 
 
 def _markdown_table(table: Table) -> str:
-    """Estimates with their interval in brackets; columns without anything in them are left out."""
+    """Return a table as Markdown. Estimates have their interval in brackets; empty columns are left out."""
     heads, numbers, columns = [], set(), []
     for column, values, texts in filled_columns(table):
         heads.append(column.name if column.level == 95 else f"{column.name} ({column.level}%)")

@@ -69,7 +69,7 @@ class Grid:
     def of(cls, name: str, caption: str, lines: Sequence[HtmlLine]) -> "Grid":
         """Return the table of these lines, which have a cell for each column.
 
-        Texts that are equal in all lines and lead nowhere are in the caption.
+        Texts without a link that are equal in all lines are only in the caption.
         """
         kept: list[bool] = []
         shared: list[str] = []

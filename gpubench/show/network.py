@@ -37,7 +37,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Block:
-    """A layer and those that belong to it, or a residual block, `times` times in a row."""
+    """A residual block, or a layer with the layers that belong to it. The network has it `times` times in a row."""
 
     layers: tuple[Layer, ...]
     times: int = 1
@@ -54,7 +54,7 @@ class Block:
 
     @property
     def label(self) -> str:
-        """Kinds of its layers; of a residual block those that compute and those before the first of them."""
+        """Kinds of its layers. A residual block shows only those that compute, and those before the first of these."""
         first = next((place for place, layer in enumerate(self.main) if layer.flops), 0)
         shown = [layer for place, layer in enumerate(self.main) if layer.flops or place < first or not self.residual]
         return _joined([layer.kind for layer in shown or self.main])
@@ -146,7 +146,8 @@ def blocks_of(layers: Sequence[Layer]) -> list[Block]:
 def _belongs(layer: Layer, before: Layer) -> bool:
     """Return whether a layer is in the same block as the layer before it.
 
-    It is if they share a residual block, or are in none and the layer does not compute or change the number of values.
+    In a residual block, it is if the layer before is in the same block. Outside of residual blocks, it is if it has no
+    FLOPs, and either no weights or as many output values as the layer before.
     """
     if layer.block or before.block:
         return layer.block == before.block
@@ -154,7 +155,7 @@ def _belongs(layer: Layer, before: Layer) -> bool:
 
 
 def lines(network: NetworkSummary, *, every: bool) -> Iterator[str]:
-    """Return the lines of the screen, with `every` layer or with blocks."""
+    """Yield the lines of the screen, with `every` layer or with blocks."""
     yield from wrapped(f"{network.title}: {network.headline}.")
     yield ""
     yield from table_lines(_table(network, every=every), line_width())
@@ -165,7 +166,7 @@ def lines(network: NetworkSummary, *, every: bool) -> Iterator[str]:
 
 
 def _table(network: NetworkSummary, *, every: bool) -> Table:
-    """Return a table with a line for `every` layer, or for each block, of which at most MOST."""
+    """Return a table with a line for `every` layer, or for each of the first MOST blocks."""
     blocks = blocks_of(network.layers)
     parts: list[tuple[str, Layer | Block]] = [(f"{layer.name}: {layer.kind}", layer) for layer in network.layers]
     if not every:
@@ -191,7 +192,7 @@ def moves(points: Points) -> bool:
 
 
 def _schedule(network: NetworkSummary) -> Iterator[str]:
-    """Return a table of the values that change, with bars for the first; a line per constant value; and the note."""
+    """Yield a table of the values that change, with bars for the first; a line per constant value; and the note."""
     moving = {name: dict(points) for name, points in network.schedule.items() if moves(points)}
     if moving:
         values = next(iter(moving.values()))

@@ -47,7 +47,7 @@ def figure_of(network: NetworkSummary) -> "Figure":
 
 
 def _draw_blocks(sheet: Sheet, network: NetworkSummary) -> None:
-    """Draw the blocks at the left; of too many the middle ones are left out."""
+    """Draw the blocks at the left; if there are too many, the middle ones are left out."""
     blocks, soft = blocks_of(network.layers), setting("axes.edgecolor")
     gap = len(blocks) - ROWS + 1 if len(blocks) > ROWS else 0
     kept: list[Block | None] = [*blocks[: ROWS - 2], None, blocks[-1]] if gap else [*blocks]

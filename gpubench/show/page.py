@@ -42,7 +42,7 @@ MOST_CHARTS = 24
 MOST_NAMED = 3
 """Maximum cards or versions that are named."""
 MOST_PACKED = 50_000
-"""Rows that are larger, in bytes when compressed, are in the page without their laps."""
+"""If the compressed rows are larger, in bytes, the page contains them without their laps."""
 SVG = "{http://www.w3.org/2000/svg}"
 DECIMAL = re.compile(r"-?\d+\.\d+")
 BETWEEN_COMMANDS = re.compile(r"\s*([A-Za-z])\s*")
@@ -82,7 +82,7 @@ def page_of(answer: Answer, home: str = "", preview: str = "") -> str:
     rows, whole = _linked_rows(table)
     title, _, basis = answer.headline.partition(" (")
     results = answer.comparisons
-    results = results[1:] if results and answer.headline.startswith(results[0].said) else results  # it has the first
+    results = results[1:] if results and answer.headline.startswith(results[0].said) else results  # the headline has it
     suites = {section.suite: number for number, section in reversed([*enumerate(answer.sections, start=1)])}
     return rendered(
         "page.html",
@@ -125,7 +125,7 @@ def measured_on(table: bytes, title: str = "") -> list[str]:
 
 
 def _linked_rows(table: bytes) -> tuple[bytes, bool]:
-    """Return the rows for the page, and whether they are whole: many rows are without their laps, which are long."""
+    """Return the rows for the page, and whether they are whole. If there are many, their long laps are left out."""
     if len(gzip.compress(table, 6)) <= MOST_PACKED:
         return table, True
     import pandas as pd
@@ -140,7 +140,7 @@ def _section(
     """Return a section with its tables and these charts, as the template needs them.
 
     Parameters are beside the title. The evidence is left out where every case has a single trial. A page with many
-    sections folds those of one `kind`.
+    sections folds the sections of one `kind` together.
     """
     settings = SETTING.findall(section.title)
     evidence = [line for table in section.tables if table.name == "evidence" for line in table.lines]

@@ -36,7 +36,7 @@ WEB = re.compile(
 )
 """Matches a source that begins with a host and a path, with an optional commit; a user or a query does not match."""
 NEIGHBOURS = 3
-"""Number of cards before and after a card, beside which its page shows it."""
+"""Number of cards before a card, and after it, in the chart of its page."""
 BY_FIGURES = "By published figures: "
 PREVIEW = "preview.png"
 """File of the picture that other sites show beside a link."""
@@ -233,7 +233,7 @@ def preview_of(ranking: Ranking) -> bytes:
 
 
 def _neighbours(ranking: Ranking, card: str) -> Sequence[RankedCard]:
-    """Return the card with the measured cards before and after it in the ranking; none for a card without a line."""
+    """Return the card with the measured cards before and after it in the ranking; empty if the card is not in it."""
     lines = [line for line in ranking.lines if line.is_measured or line.card == card]
     at = next((at for at, line in enumerate(lines) if line.card == card), None)
     return () if at is None else lines[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]
@@ -245,7 +245,7 @@ def _beside(ranking: Ranking, card: str, lines: Sequence[RankedCard]) -> Bars:
     ratios = [(line.card, line.ratios[kind]) for line in lines]
     return Bars(
         "beside",
-        f"{card} beside the cards next to it",
+        f"{card} and the cards next to it in the ranking",
         f"Times as fast as {ranking.reference} in {CLASSES[kind]}, with the interval of 90% of workloads",
         tuple(BarGroup(name, (Bar(name, ratio.value, (ratio.low, ratio.high)),)) for name, ratio in ratios),
         "ratio",
@@ -254,12 +254,12 @@ def _beside(ranking: Ranking, card: str, lines: Sequence[RankedCard]) -> Bars:
 
 
 def _cases_table(ranked: Sequence[RankedCase], to: Addresses, page: str = "") -> Grid:
-    """Return the table of these cases, with links from the seconds to the rows; `page` is the card whose page it is."""
+    """Return the table of these cases, with links from the seconds to the rows; `page` is the card of the page."""
     return Grid.of("cases", "One line per case", [_case(ranked_case, to, page) for ranked_case in ranked])
 
 
 def _case(ranked_case: RankedCase, to: Addresses, page: str) -> HtmlLine:
-    """Return the line of a case; its card is no link on its own `page`."""
+    """Return the line of a case; on the `page` of its card, the card is no link."""
     group = ranked_case.group
     card = without_author(group.label, group.source)
     bar = () if math.isnan(ranked_case.share) else (round(100 * ranked_case.share),)

@@ -69,7 +69,7 @@ def style(theme: str) -> Iterator[None]:
 
 @lru_cache(maxsize=4096)
 def wide(text: str, size: float, weight: str = "normal") -> float:
-    """Return the width of a text, in inches; of a very long one that of its beginning."""
+    """Return the width of a text, in inches; for a very long text, of its beginning."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
@@ -83,7 +83,7 @@ def fitted(text: str, inches: float, size: float, weight: str = "normal") -> str
 
 
 def wrapped(text: str, inches: float, size: float, most: int, weight: str = "normal") -> list[str]:
-    """Return a text as at most `most` lines of at most `inches`; none for an empty text."""
+    """Return a text as at most `most` lines of at most `inches`; no line for an empty text."""
     lines = wrap.folded(shortened(text, wrap.LONGEST), inches, most, lambda part: wide(part, size, weight))
     return lines if text.strip() else []
 

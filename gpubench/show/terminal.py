@@ -14,13 +14,13 @@ from gpubench.studies.words import PROJECTED, gain, read_of, sides_of
 
 LINES = 25
 NARROW = 60
-"""In fewer characters a table of results would be unreadable."""
+"""In a terminal with fewer characters, results are sentences instead of a table."""
 NAME, CARD = 36, 12
 """Maximum width of a model's name, and of a card's name above a column, in characters."""
 KEYS = 3
 """Maximum number of key columns: the first columns, which identify a line."""
 LEAST, LONGEST = 16, 34
-"""Minimum width of the texts of a table that is too wide, and their maximum where it is split, in characters."""
+"""Least width of a text column if its table is too wide, and largest if the table is split, in characters."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,16 @@ class TextColumn:
 
 
 def screen(answer: Answer, *, in_full: bool = False, width: int | None = None) -> list[str]:
-    """Return one screen of results: lines of at most `width` characters, at most LINES of them if that is WIDTH.
+    """Return one screen of results: at most LINES lines of WIDTH characters, or more lines if `width` is smaller.
 
-    `in_full`: every section is printed below it.
+    `in_full`: every section is printed below the screen.
     """
     width = width or line_width()
     most = LINES * WIDTH // width
     head, room = wrapped(answer.headline, width), 4 * WIDTH // width
     if len(head) > room:
         head[room - 1 :] = [cut(f"{head[room - 1]} {head[room]}", width)]
-    results = answer.comparisons[:12]  # those of one screen
+    results = answer.comparisons[:12]  # more do not fit
     in_table = [result for result in results if result.own] or results
     by_model = _by_model(in_table, answer, width)
     others = [result for result in results if result not in in_table]
@@ -96,8 +96,8 @@ def _items(texts: Sequence[str], width: int) -> Iterator[str]:
 def table_lines(table: Table, width: int) -> list[str]:
     """Return a table of at most `width` characters per line.
 
-    Empty columns are left out. Texts and counts that are equal in all lines go into the heading, notes below the table.
-    Where the table is too wide, long texts are wrapped, and then it is split into blocks that repeat the key columns.
+    Empty columns are left out. Texts and counts that are equal in all lines are in the heading, notes below the table.
+    If the table is too wide, long texts are wrapped. If it still is, it becomes blocks that repeat the key columns.
     """
     shared, notes, marks = list[str](), dict[str, str](), [""] * len(table.lines)
     columns: list[TextColumn] = []
@@ -126,7 +126,7 @@ def table_lines(table: Table, width: int) -> list[str]:
 
 
 def _belongs_in_heading(texts: Sequence[str], column: Column, at: int) -> bool:
-    """Return whether a column is equal in all lines; of a table with a single line, whether it is a text and no key."""
+    """Return whether a column is equal in all lines. With a single line: whether it is a text and no key."""
     if len(texts) == 1:
         return not column.unit and at >= KEYS
     return column.unit in {"", "count"} and len(set(texts)) == 1
@@ -174,7 +174,7 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
-    """Return the width of each column. Where they are too wide, texts get narrower, the last first, the key least."""
+    """Return the width of each column. If the line is too wide, texts get narrower: the last first, the key least."""
     widths = [min(column.width, width) for column in columns]
     least = [_longest(width), *[LEAST] * (len(columns) - 1)]
     while _total(widths) > width:

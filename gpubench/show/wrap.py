@@ -1,4 +1,4 @@
-"""Wraps and shortens texts to the width of a terminal, or with another measure to that of a chart.
+"""Wraps and shortens texts to the width of a terminal, or of a chart with another measure of width.
 
 `terminal`, `network`, `style` and the commands call it.
 """
