@@ -64,6 +64,7 @@ def network_of(suite: str, model: str, settings: Mapping[str, str], processes: i
         )
     if loaded.suite.blueprint is None:
         raise UserError(f"suite {loaded.name} has no `blueprint`, which describes its networks: {files.DOCS}")
+    say("building the network, which may take half a minute", err=True)
     options = Options(models=(model,), precision="fp32", processes=(processes,), mode="full", settings=settings)
     network = result_of("network", case_of(loaded, options, cpu_device()), "network", time_limit_seconds=300)
     return NetworkSummary(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpubench.analysis.compare import Compared, Question, compare_rows, load_rows
+from gpubench.analysis.groups import short
 from gpubench.errors import UserError, did_you_mean
 from gpubench.rows.params import params_of
 from gpubench.rows.read import Loaded
@@ -64,7 +65,7 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
     lost = dict.fromkeys(line for workload in compared.workloads for line in pairs.without_compared(workload, compared))
     why_nothing = "; ".join(lost) or f"no two rows differ in {' or '.join(compared.axes)} alone"
     return Answer(
-        headline=headline(gains) if gains else f"Nothing here can be compared: {why_nothing}.",
+        headline=headline(gains) if gains else f"{_first_rate(compared)}Nothing here can be compared: {why_nothing}.",
         results=tuple(results),
         sections=tuple(sections),
         gain=compared.metric.gain,
@@ -82,6 +83,18 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
         table=table,
         count=count,
     )
+
+
+def _first_rate(compared: Compared) -> str:
+    """Return the median rate of the first case as a sentence; empty if no row has a rate."""
+    rated = compared.frame[(compared.frame["status"] == "ok") & (compared.frame["samples_per_second"] > 0)]
+    trials = rated[rated["case"] == rated["case"].iloc[0]] if len(rated) else rated
+    if trials.empty:
+        return ""
+    row, rate = trials.iloc[0], float(trials["samples_per_second"].median())
+    rate_text = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+    done = f"{short(row['card'])} trains {row['model']} at {rate_text} {words.sample_of(row['suite'])}/s in {row['precision']}"
+    return f"{done} ({row['suite']}, {words.runs((len(trials), 0))}). "
 
 
 def in_units(answer: Answer) -> Answer:
