@@ -1,11 +1,11 @@
 """CIFAR-10 to 94% accuracy: the speedup of each change, up to record recipes.
 
-A model here is a rung of a ladder: the recipe of the rung before it and one change. The ladder is "How to Train Your
+A model here is a rung of a ladder: the recipe of the previous rung with one change. The ladder is "How to Train Your
 ResNet" (D. Page, Myrtle.ai 2018 and 2019; davidcpage/cifar10-fast). It begins with the DAWNBench entry of B. Johnson
-(bkj/basenet). From `airbench94` on it is what later records found (K. Jordan, arXiv 2404.00498 and
-KellerJordan/cifar10-airbench; hiverge/cifar10-speedrun), and then our own steps.
+(bkj/basenet). The rungs from `airbench94` on come from later records (K. Jordan, arXiv 2404.00498 and
+KellerJordan/cifar10-airbench; hiverge/cifar10-speedrun); the last two are our own.
 
-Published, all of them with 94%: `baseline` in 356 s and `tta` in 26 s on a V100 (Page), airbench94_muon in 2.59 s and
+Published times, all to 94%: `baseline` in 356 s and `tta` in 26 s on a V100 (Page), airbench94_muon in 2.59 s and
 cifar10_speedrun in 2.015 s on an A100.
 
 Timed, by the rules of DAWNBench: preparing the data, the training, and the evaluation after it. Not timed: reading the

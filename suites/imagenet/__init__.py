@@ -3,9 +3,9 @@
 From the DAWNBench entry of fast.ai and DIUx (cybertronai/imagenet18, 2018). It trained ResNet-50 to 93% top-5 in
 18 minutes on 128 V100. Lambda ran it on 8 Titan RTX in 2.37 hours (lambdal/imagenet18).
 
-With `phases=four-minutes optimizer=lars` it is the recipe of "Training ImageNet in Four Minutes" (Jia and others 2018,
-arXiv 1807.11205), as far as that is published: LARS, steps of 64K images (`global_batch`), gradients sent in fp16 and
-summed in three steps over groups. `scaling` measures its speed alone, on random images.
+docs/imagenet.md has the command for "Training ImageNet in Four Minutes" (Jia and others 2018, arXiv 1807.11205), as far
+as that recipe is published: `phases=four-minutes`, LARS, steps of 64K images (`global_batch`), gradients sent in fp16
+and summed in three steps over groups. The suite `scaling` measures only the rate of such training, on random images.
 
 Timed: all epochs, training, validation and input pipeline, and the checkpoint after each. Not timed: imports, building
 the model, listing the images, making resized copies (`gpubench data prepare imagenet`).
@@ -38,7 +38,7 @@ def suited(params: Mapping[str, ParamValue], device_kind: str, data: str) -> dic
 
 
 def missing_copies(params: Mapping[str, ParamValue], data: str) -> list[int]:
-    """Return the sizes of the copies that the schedule reads, if any of them were not made."""
+    """Return the sizes of all copies that the schedule reads, if a copy is missing; else an empty list."""
     sizes = sorted({phase.copies for phase in schedule_in(params).phases if phase.copies and params["copies"]})
     folders = [images.copies_folder(datasets.cache_folder(), data, size) for size in sizes]
     return [] if all(map(images.copies_are_whole, folders)) else sizes

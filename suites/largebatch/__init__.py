@@ -1,6 +1,6 @@
 """Accuracy on CIFAR-10 as the batch grows, with SGD or LARS.
 
-It completes `scaling`: more processes are only worth adding while training with their large batch still learns.
+It completes `scaling`: more processes are only worth adding if training with their larger batch still learns.
 
 A step's batch is `global_batch` samples over all processes. Its gradient is the mean of gradients of `--batch` samples.
 BatchNorm sees `--batch` samples however large the step is, so that only the step differs.
@@ -18,7 +18,7 @@ from gpubench.suite.trial import autocast_refusal
 
 TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000
 RATES = {"sgd": 0.1, "lars": 10.0, "lars-fp16-norms": 10.0}
-"""Learning rates of `lr=0`."""
+"""Peak learning rates at a batch of 512, used if `lr` is 0."""
 
 
 SUITE = Suite(

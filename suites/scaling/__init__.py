@@ -1,21 +1,21 @@
 """Many processes: all-reduce, ResNet-50 and AlexNet-BN.
 
 After "Highly Scalable Deep Learning Training System with Mixed-Precision: Training ImageNet in Four Minutes" (Jia and
-others 2018, arXiv 1807.11205). There a cluster's speed is T = S x N x e: S of one process, N processes, and the share
-e of it that each keeps. `gpubench compare` works out S, T(N) and e(N) from rows of several N. Published: ResNet-50 in
-6.6 minutes on 2,048 Tesla P40 and AlexNet-BN in 4 on 1,024.
+others 2018, arXiv 1807.11205). There the rate of a cluster is T = S x N x e: S is the rate of one process, N the number
+of processes, e the share of S that each keeps. `gpubench compare` computes S, T(N) and e(N) from rows of several N.
+Published: ResNet-50 in 6.6 minutes on 2,048 Tesla P40 and AlexNet-BN in 4 minutes on 1,024.
 
 `allreduce` times single messages and the gradients of both networks, tensor by tensor and fused. It does so with the
 backend's own algorithm (`flat`) and in three steps (`hierarchical`). Those are: reduce inside a group, all-reduce
 between the groups' first processes, broadcast back. Every sum is compared with the exact one before it is timed. The
-columns of `table` are those of nccl-tests. A linear layer that trains meanwhile proves the precision; the row's
+columns of `table` are those of nccl-tests. After the sums a linear layer is trained, to prove the precision; the row's
 `samples_per_second` counts its samples.
 
 `resnet50` and `alexnet-bn` train on random images on the device, as many and as large as ImageNet's. So neither disk
 nor decoder hides the cost of communication. Forward and backward are in the precision, weights in fp32. The optimizer
 is LARS, without weight decay on biases and BatchNorm.
 
-training.py has both.
+training.py has all models.
 """
 
 import math
