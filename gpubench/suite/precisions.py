@@ -69,7 +69,7 @@ PRECISIONS: Mapping[str, Precision] = {
 LINEAR_ONLY = frozenset(name for name, precision in PRECISIONS.items() if precision.linears)
 """Precisions of large linear layers; the rest of the model computes in bf16."""
 
-NO_LARGE_LINEAR = "no linear layer is large enough: both sizes a multiple of 16, at least 32, and not the last layer"
+NO_LARGE_LINEAR = "no linear layer is large enough (both sizes multiples of 16, 32 or more; the last layer not counted)"
 
 UNPROVED = ("mxfp8", "nvfp4")
 """Precisions that people ask for, and that are unsupported on every device."""

@@ -82,7 +82,7 @@ COMMON_PARAMS: Mapping[str, Param] = {
         False, "allow 16-bit accumulation inside fp16 and bf16 matmuls (torch's default is true)"
     ),
     "huge_pages": Param(True, "huge pages for large tensors on a CPU (Linux): fewer page faults"),
-    "loss_scale": Param(0, f"loss scale; 0: dynamic for {', '.join(_SCALED)}, 1 for {_PURE}"),
+    "loss_scale": Param(0, f"loss scale; 0: dynamic for {' and '.join(_SCALED)}, 1 for {_PURE}"),
 }
 
 

@@ -57,17 +57,17 @@ SUITE = Suite(
     version=6,
     models=tuple(RECIPES),
     params={
-        "epochs": Param(0, "epochs of the whole run; 0 is the rung's own; its schedule is stretched to them"),
+        "epochs": Param(0, "epochs of the whole run, to which the schedule is stretched; 0: as many as the rung has"),
         "workers": Param(4, "loader processes of the first two rungs"),
         "compile": Param(
             False, "torch.compile the network with its loss, and what else a step does; on CUDA with max-autotune"
         ),
         "validate": Param(False, "also evaluate between epochs, outside the run's time, and print the accuracy"),
         "runs_per_process": Param(
-            1, "whole runs of a trial, for recipes of seconds; their median is its time", least=1
+            1, "whole trainings in a trial, for recipes of seconds; the time is their median", least=1
         ),
-        "train_images": Param(0, "train on the first so many images only; 0 is all"),
-        "valid_images": Param(0, "evaluate on the first so many images only; 0 is all"),
+        "train_images": Param(0, "train on only the first N images; 0 is all"),
+        "valid_images": Param(0, "evaluate on only the first N images; 0 is all"),
     },
     quality="accuracy",
     goal=GOAL,

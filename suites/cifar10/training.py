@@ -215,13 +215,13 @@ def blueprint(trial: Trial) -> Blueprint:
     if recipe.network == "narrow":  # not trained in most epochs
         whitening_layer(model).bias.requires_grad_(False)  # type: ignore[union-attr]
     factors = {"biases": recipe.bias_lr, "the last layer": recipe.head_lr}
-    faster = [f"{name} {factor:g} times" for name, factor in factors.items() if factor != 1]
+    faster = [f"times {factor:g} for {name}" for name, factor in factors.items() if factor != 1]
     return Blueprint(
         network=model,
         inputs=(torch.zeros(2, 3, SIZE, SIZE),),
         epochs=epochs,
         schedule={"learning rate": partial(rate_at, recipe, epochs=epochs)},
-        note=f"This rate; {', '.join(faster)}" if faster else "",
+        note=f"This rate, {', '.join(faster)}" if faster else "",
     )
 
 

@@ -346,7 +346,7 @@ class Source:
         """Return remarks for the row: the decoder if not torchvision's, and images skipped or converted."""
         remarks = [self.decoder_remark] if self.decoder_remark else []
         if self.too_large:
-            remarks.append("the images exceed the free memory: later epochs are projected as if they found none in it")
+            remarks.append("the images exceed the free memory: later epochs are projected as if read from disk")
         if bad := self.noted["bad train"]:
             remarks.append(f"training skipped {named(bad)}")
         if odd := self.noted["odd"]:

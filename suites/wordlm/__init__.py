@@ -79,11 +79,11 @@ def refuse(case: Case) -> str:
     if case.params["engine"] != "apex":
         return ""
     if case.precision != "fp16-master":
-        return f"engine=apex: Apex's FP16_Optimizer is fp16-master; {case.precision} is engine=torch"
+        return f"engine=apex: Apex trains only in fp16-master; use engine=torch for {case.precision}"
     if not case.device.startswith("cuda"):
         return "engine=apex: Apex's FP16_Optimizer takes CUDA tensors only"
     reason = why_no_apex()
-    return f"engine=apex: {reason}; engine=torch needs none" if reason else ""
+    return f"engine=apex: {reason}; engine=torch needs no Apex" if reason else ""
 
 
 SUITE = Suite(
@@ -93,22 +93,22 @@ SUITE = Suite(
     models=("lstm", "gru", "rnn_tanh", "rnn_relu", "transformer"),
     default_models=("lstm",),
     params={
-        "preset": Param("article", "sizes of January 2019, or of February", choices=("article", "tensorcore")),
+        "preset": Param("article", "sizes from January or February 2019", choices=("article", "tensorcore")),
         "epochs": Param(30, "epochs of the whole run", least=1),
         "emsize": Param(200, "width of the embedding", least=1),
         "nhid": Param(200, "hidden units of a layer", least=1),
         "nlayers": Param(2, "layers", least=1),
         "nhead": Param(2, "attention heads of the transformer", least=1),
         "dropout": Param(0.2, "share of activations dropped in training"),
-        "tied": Param(False, "one matrix for embedding and decoder"),
+        "tied": Param(False, "use one matrix as both embedding and decoder"),
         "vocab_multiple": Param(1, "pad the vocabulary to a multiple of this", least=1),
         "bptt": Param(35, "tokens that back-propagation goes back", least=1),
         "lr": Param(20.0, "learning rate of SGD"),
         "clip": Param(0.25, "largest norm of the gradients"),
         "valid_batch": Param(10, "columns of the validation and test text", least=1),
-        "engine": Param("torch", "takes the steps; apex: an installed NVIDIA Apex", choices=("torch", "apex")),
-        "train_tokens": Param(0, "train on the first so many tokens only; 0 is all"),
-        "valid_tokens": Param(0, "validate and test on the first so many tokens only; 0 is all"),
+        "engine": Param("torch", "what takes the steps; apex: NVIDIA's, if installed", choices=("torch", "apex")),
+        "train_tokens": Param(0, "train on only the first N tokens; 0 is all"),
+        "valid_tokens": Param(0, "validate and test on only the first N tokens; 0 is all"),
     },
     presets={
         # The learning rate of 20 is for the LSTM; with it these two diverge. The example uses 5 for its transformer.
