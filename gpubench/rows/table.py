@@ -43,7 +43,7 @@ def stages_in(text: str) -> list[dict[str, Any]]:
 def hours_by_size(table: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
     """Return (pixels, hours) of each stage, in order.
 
-    The table has a line per stage with its hours, or a line per epoch with the hours since the beginning. Else: none.
+    A line is a stage with its hours, or an epoch with the hours since the beginning. Other tables give an empty list.
     """
     try:
         if table and "epoch" not in table[0]:

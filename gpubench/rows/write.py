@@ -225,6 +225,6 @@ def _seal(file: io.FileIO) -> bool:
     file.seek(0)
     torn = file.read().rpartition(b"\n")[2]
     odd = torn.count(b'"') % 2 == 1
-    # If a quote is open, readers of CSV would take the lines that follow as part of the cell.
+    # If a quote is open, readers of CSV would take the next lines as part of the cell.
     file.write(b'"\n' if odd else b"\n")
     return odd or not torn.endswith(b",end")  # else the line is complete: an editor removed its newline
