@@ -170,9 +170,9 @@ def test_a_file_of_ours_stays_as_it_is_with_one_header(tmp_path):
 def test_another_table_is_refused_and_stays(tmp_path, content):
     path = tmp_path / "a.csv"
     path.write_bytes(content)
-    with pytest.raises(UserError, match="holds another table"):
+    with pytest.raises(UserError, match="has another table"):
         records.check_writable(path)
-    with pytest.raises(UserError, match="holds another table"), RowsFile(path):
+    with pytest.raises(UserError, match="has another table"), RowsFile(path):
         pass
     assert path.read_bytes() == content
 

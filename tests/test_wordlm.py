@@ -318,7 +318,7 @@ def test_apex_is_refused_where_it_cannot_train(tmp_path, monkeypatch):
     (case,) = cases_with_apex(CPU, "fp16-master")
     assert "CUDA tensors only" in case.refusal
     (case,) = cases_with_apex(GPU, "fp32")
-    assert "fp32 is engine=torch" in case.refusal
+    assert "use engine=torch for fp32" in case.refusal
 
 
 class StandIn:

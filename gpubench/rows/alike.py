@@ -22,15 +22,15 @@ def columns_of(*roles: Role) -> list[str]:
 
 
 def compared(*roles: Role) -> list[str]:
-    """Return the same columns by their names in the frames of `completed`."""
+    """Return the columns with one of these roles by their names in the frames of `completed`."""
     return [AS_COMPARED.get(name, name) for name in columns_of(*roles)]
 
 
 WORKLOAD = compared(Role.RECIPE, Role.ORIGIN, Role.SCALE)
 """The part of KEY in which all rows of a table or chart agree.
 
-`basis` is `measured`, but empty in sampled mode: if a run is hardly longer than its sample, some trials of a case
-measure all of it and others project the rest, and both are comparable.
+`basis` is `measured`, but empty in sampled mode. There, if a run is hardly longer than a sample, some trials of a case
+measure the whole run and others project the rest of it; such trials are comparable.
 """
 
 KEY = [*WORKLOAD, *compared(Role.CASE, Role.BATCH)]
@@ -61,7 +61,7 @@ TURNS = ["torch", "memory_limit_bytes", *columns_of(Role.CODE)]
 """Columns in which runs that alternate in one session (`--session NAME`) may differ."""
 
 TRIAL = [*CASE, *TURNS, "threads_asked", "cudnn_benchmark", "device"]
-"""Columns in which rows of one trial agree, beside its number. `completed` takes STACK_PARAMS out of `params`."""
+"""Columns in which rows of one trial agree, besides its number. `completed` takes STACK_PARAMS out of `params`."""
 
 GROUP = list(dict.fromkeys([*KEY, *SPECIMEN, "batch_size", *STACK, *TURNS]))
 """Columns in which the trials of one group agree."""
@@ -79,7 +79,7 @@ OUTCOMES = columns_of(Role.FIGURE)
 """Measured columns: a group has their medians over its trials."""
 
 SERIES = compared(Role.RECIPE, Role.CASE, Role.SPECIMEN)
-"""Columns in which the rows of one published series, of several numbers of processes, agree."""
+"""Columns in which the rows of one published series agree. Their numbers of processes differ."""
 
 REFERENCE = list(dict.fromkeys([*KEY, "batch_size", "card", "torch", "cuda", "memory_limit_bytes", *LINK]))
 """Columns in which rows of two hosts agree if the rate of one is a reference for the other."""

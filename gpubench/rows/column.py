@@ -40,14 +40,14 @@ class Role(Enum):
     """Kind of fact in a column. It decides which rows are alike (see rows/alike.py)."""
 
     RECIPE = "what was run: rows that differ in it are never compared, nor in one table"
-    SCALE = "the same, as far as it goes with the number of processes"
+    SCALE = "what was run, in columns that may change with the number of processes"
     ORIGIN = "where the time comes from: measured or projected, published by whom"
-    CASE = "what was run, of which one table has several: model, precision, batch policy"
-    BATCH = "what the batch policy leads to: never compared where the policy is a fixed batch"
-    SPECIMEN = "on which device, in which run: trials are pooled inside one alone"
-    SOFTWARE = "version of the software: no verdict between two minor versions"
-    SETTING = "setting of device or software: no verdict between two settings"
-    LINK = "connection of several processes: no verdict between two, unless one is empty"
+    CASE = "what was run; a table can have several: models, precisions, batch policies"
+    BATCH = "batch size: rows with different fixed batches are never compared"
+    SPECIMEN = "device and run: only trials of one device in one run are pooled"
+    SOFTWARE = "version of the software: no verdict between different minor versions"
+    SETTING = "setting of device or software: no verdict between different settings"
+    LINK = "connection of the processes: no verdict between different ones, unless one is unknown (empty)"
     CODE = "version of the timed code"
     HOST = "host: a resumed run needs the same one"
     FIGURE = "measured figure, of which a group shows the median"
@@ -61,7 +61,7 @@ class Column:
     doc: str
     """Its line in results/README.md."""
     source: str
-    """Where its value comes from: `case` is the field of the same name, `trial.index` one of another name.
+    """Where its value comes from: `case` means the case's field of the same name, `trial.index` the field `index`.
 
     `record`: runner/record.py computes it. A column without a source keeps its default.
     """
@@ -106,9 +106,9 @@ def quality(
 def breaks(
     numbers: "float | npt.NDArray[np.float64]", allowed: Range, *, whole: bool
 ) -> "bool | npt.NDArray[np.bool_]":
-    """Return whether a number, or each number of an array, is outside the range. NaN, an empty cell, never is.
+    """Return whether a number, or each number of an array, is outside the range. NaN (an empty cell) is not.
 
-    Infinity always is, and so is a fraction if `whole`.
+    Infinity always is outside. So is a fraction if `whole`.
     """
     least, most = (max(allowed.least, -EXACT), min(allowed.most, EXACT)) if whole else (allowed.least, allowed.most)
     broken = (numbers < least) | (numbers > most) | (abs(numbers) == math.inf)

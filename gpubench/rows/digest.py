@@ -49,7 +49,7 @@ def is_whole(names: Sequence[str], cells: Sequence[str]) -> bool:
 
 
 def in_our_columns(names: Sequence[str], cells: Sequence[str]) -> list[str]:
-    """Return the cells of a row with other columns in our columns. A digest that was right is computed anew."""
+    """Return a row's cells in the order of our columns. A digest that was right is computed anew."""
     known = dict(zip(names, cells, strict=True))
     values = [known.get(name, "") for name in COLUMNS[:-2]]
     digest = known.get(DIGEST, "")

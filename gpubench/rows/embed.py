@@ -95,7 +95,7 @@ def _unpacked(content: bytes) -> bytes:
     """Return unpacked content of zlib or gzip. Raises RowsLostError if it is too large or its end is missing."""
     stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
     table = stream.decompress(content, min(MOST_BYTES, max(LEAST_BYTES, MOST_TIMES * len(content))))
-    # Unused data: several .gz were joined, of which only the first would be read.
+    # Unused data: the file has several .gz, and only the first would be read.
     if not stream.eof or stream.unused_data:
         raise RowsLostError
     return table

@@ -12,7 +12,7 @@ from gpubench.rows.embed import RowsLostError, table_in
 REQUIRED = ("schema", "suite", "model", "precision", "status")
 """Columns that a file must have."""
 CHUNK_BYTES = 16 << 20
-"""Files are read together until they have this size."""
+"""Total size up to which neighbouring files are read together, in bytes."""
 
 csv.field_size_limit(1 << 30)  # the laps of a long run
 
@@ -39,7 +39,7 @@ class File:
 
 
 def chunks_of(paths: Sequence[Path], problems: list[str]) -> list[list[Path]]:
-    """Return the files, and the CSV files of the folders, in order: neighbours together up to CHUNK_BYTES."""
+    """Return the files, and the CSV files of the folders, in order, in groups of one file or at most CHUNK_BYTES."""
     chunks: list[list[Path]] = [[]]
     size = 0
     for path in _files(paths, problems):
@@ -65,7 +65,7 @@ def _files(paths: Sequence[Path], problems: list[str]) -> Iterator[Path]:
 
 
 def opened(path: Path, problems: list[str]) -> File | None:
-    """Return the file, with the rows inside it if it is a chart or report; None, and a problem, if it has no rows."""
+    """Return the file (of a chart or report, the rows inside it); None, and add a problem, if it is no file of rows."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe or a device may never end
             problems.append(f"{path}: not a file")
@@ -97,7 +97,7 @@ def opened(path: Path, problems: list[str]) -> File | None:
 
 
 def split(line: str) -> list[str]:
-    """Return the cells of one line; none if it is no CSV."""
+    """Return the cells of one line; an empty list if it is no CSV."""
     try:
         return next(csv.reader([line]), [])
     except csv.Error:

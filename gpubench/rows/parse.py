@@ -14,7 +14,7 @@ from gpubench.rows.lines import number_of
 from gpubench.rows.row import ABOUT, COLUMNS, DIGEST, END, FLAGS, INTEGERS, NUMBERS, SCHEMA
 
 COMPARED = ("suite", "model", "precision", "card", "device", "batch_policy", "mode", "data", "weights", "status")
-"""Columns whose texts distinguish rows. Blanks at their ends are removed."""
+"""Columns whose texts distinguish rows. Blanks at the ends of these texts are removed."""
 DIVERSE = ("started", "steady", "batch_curve", "precision_proof", "laps", "table", DIGEST)
 """Text columns that may differ in every row. In other columns equal texts are stored once."""
 
@@ -22,7 +22,7 @@ DIVERSE = ("started", "steady", "batch_curve", "precision_proof", "laps", "table
 def _schema(columns: Sequence[str]) -> dict[str, type[pl.DataType]]:
     """Return the types in which a file is read.
 
-    Texts become categorical later: polars would lose what follows the quote in `"a"b`.
+    Texts become categorical later: in categorical columns polars would lose what follows the quote in `"a"b`.
     """
     return {name: pl.Float64 if name in NUMBERS else pl.String for name in columns}
 

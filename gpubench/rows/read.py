@@ -76,7 +76,7 @@ class Loaded:
         return self.frame
 
     def table(self, rows: Iterable[int] | None = None) -> bytes:
-        """Return a CSV of the rows at these places of the frame's index, or of all, as in their files; needs `keep`."""
+        """Return a CSV of the rows at these places of the index (None: all), as in their files. Needs `keep`."""
         wanted = set(self.frame.index if rows is None else rows)
         table, first = [",".join(COLUMNS).encode()], 0
         for source in self.sources:
@@ -134,7 +134,7 @@ def load(
     problems: list[str] = []
     columns = [name for name in COLUMNS if name not in without]
     chunks = chunks_of(paths, problems)
-    # One thread computes the digests of its rows while polars, without the GIL, parses rows for the other.
+    # While one thread computes digests, polars parses rows for the other thread, without holding the GIL.
     with ThreadPoolExecutor(2) as pool:
         parts = list(pool.map(partial(_read, columns=columns, keep=keep), chunks))
     problems += [problem for *_, of_chunk in parts for problem in of_chunk]
@@ -174,7 +174,7 @@ def _read(
 
 
 def _in_our_columns(header: Sequence[str], line: bytes) -> bytes:
-    """Return a line of a file with other columns as one with ours."""
+    """Return a line of a file with other columns, with its cells in the order of our columns."""
     out = io.StringIO()
     csv.writer(out, lineterminator="").writerow(in_our_columns(header, split(line.decode())))
     return out.getvalue().encode()

@@ -17,7 +17,7 @@ class Row:
     """One trial. Empty means unknown or not applicable, never zero. No host or user name appears here."""
 
     schema: int = column("", "version of this table", SCHEMA)
-    # What was asked.
+    # The case.
     suite: str = column("case", "name of the suite: its file's stem, or its folder's name", role=Role.RECIPE)
     suite_version: int | None = number(
         "case", "", "raised when an edit can change a timing or a result", role=Role.RECIPE
@@ -38,17 +38,17 @@ class Row:
     batch_size: int | None = number(
         "case",
         "samples",
-        "samples in one step of one process; columns of text for a language model",
+        "samples in one step of one process; columns or sequences of text for a language model",
         POSITIVE,
         role=Role.BATCH,
     )
     batch_policy: str = column(
         "case",
         "how the batch was chosen: fixed, max, fastest, max-fp32 (the batch that max found for fp32),"
-        " author (a published figure's own)",
+        " author (chosen by the author of a published figure)",
         role=Role.CASE,
     )
-    batch_capped: bool | None = column("record", "whether max ended at a twentieth of the data, or a time limit", None)
+    batch_capped: bool | None = column("record", "whether the search ended at 1/20 of the data, or at an error", None)
     batch_curve: str = column(
         "record", "JSON list of [batch, samples per second or 0 where it did not fit, peak bytes] of the search"
     )
@@ -70,7 +70,7 @@ class Row:
     mode: str = column("case", "sampled, full, quick, or published for a figure from elsewhere", role=Role.RECIPE)
     seed: int | None = number("trial", "", "seed of the trial", ANY)
     memory_limit_bytes: int | None = number("case", "bytes", "--memory-limit", POSITIVE, role=Role.SETTING)
-    # Where.
+    # The device and its host.
     card: str = column("device", "name of the GPU or CPU model", role=Role.SPECIMEN)
     device: str = column("device", "device as torch calls it: cuda:0, cpu", role=Role.SPECIMEN)
     device_hash: str = column("device", "salted hash that tells two specimens of one card apart", role=Role.SPECIMEN)
@@ -110,7 +110,7 @@ class Row:
     host_reference_seconds: float | None = figure(
         "environment",
         "s",
-        "time of a fixed Python loop and a copy of 64 MiB, once per run: affects launch-bound work",
+        "time of a fixed Python loop and a copy of 64 MiB, once per run: a slow host slows launch-bound work",
     )
     # Software.
     torch: str = column("environment", "version of torch, with its build", role=Role.SOFTWARE)
@@ -126,7 +126,7 @@ class Row:
     python: str = column("environment", "version of Python", role=Role.HOST)
     gpubench: str = column("environment", "version of gpubench", role=Role.CODE)
     commit: str = column("environment", "commit of gpubench's checkout, with + where it was edited")
-    # Which run.
+    # The run.
     session: str = column("run", "random name of the run; trials of one session are interleaved", role=Role.SPECIMEN)
     trial: int | None = number("trial.index", "", "round inside the session, from 0")
     until: float | None = number(
@@ -137,37 +137,37 @@ class Row:
     )
     started: str = column("record", "UTC time the trial started, ISO 8601")
     source: str = column("", "where a published figure comes from; empty for our own rows", role=Role.ORIGIN)
-    # What came of it.
+    # The results.
     status: str = column("measurement", "ok, unsupported, out_of_memory, timed_out, failed, goal_missed or interrupted")
     reason: str = column("record", "why the status is not ok, or what to know about an ok row")
     seconds: float | None = figure("record", "s", "the whole run: all epochs, training and validation")
     seconds_low: float | None = figure(
         "record",
         "s",
-        "lower end of the projection's range (measured projected/full ratios of the suite on a CPU,"
-        " docs/research/tested.md, and a trend of the sample's steps); empty where measured",
+        "lower end of the projection's range (from ratios of projected to measured time of the suite on a CPU,"
+        " docs/research/tested.md, and from a trend of the sample's steps); empty where measured",
     )
     seconds_high: float | None = figure("record", "s", "upper end of the projection's range; empty where measured")
     measured: str = column("record", "`measured` or `projected`: what `seconds` is", role=Role.ORIGIN)
     dollars: float | None = number(
         "",
         "dollars",
-        "the whole run's cost, where a published figure states it; `--metric cost` takes it before a price",
+        "the whole run's cost, where a published figure states it; `--metric cost` uses it instead of a price",
     )
     samples_per_second: float | None = figure(
         "measurement",
         "1/s",
-        "training samples / wall time of the timed laps; where a published figure has none, `compare` takes that of its"
-        " whole run",
+        "training samples / wall time of the timed laps; if a published figure has no rate, `compare` uses the rate of"
+        " its whole run",
         role=Role.FIGURE,
     )
     train_seconds: float | None = figure("measurement", "s", "part of `seconds` in the training phases")
     valid_seconds: float | None = figure("measurement", "s", "part of `seconds` in the validation phases")
-    epochs: int | None = number("measurement", "", "epochs that `seconds` stands for", role=Role.FIGURE)
+    epochs: int | None = number("measurement", "", "epochs of the run whose time is `seconds`", role=Role.FIGURE)
     samples: int | None = number("measurement", "samples", "samples really trained in this trial, warm-up included")
     resumed: str = column(
         "measurement",
-        "where the trial went on after an earlier process of it was stopped; `seconds` is the time of all of them",
+        "where the trial went on after its process was stopped; `seconds` includes the time of the stopped process",
     )
     steady: str = column("measurement", "how the steady state was found, or `unsteady` and why")
     marks: str = column(
@@ -191,9 +191,9 @@ class Row:
         "measurement", "1/s", "training samples / wall time on one resident batch", role=Role.FIGURE
     )
     run_samples: int | None = number(
-        "measurement", "samples", "training samples of the whole run that `seconds` stands for"
+        "measurement", "samples", "training samples of the whole run whose time is `seconds`"
     )
-    step_samples: int | None = number("measurement", "samples", "samples in the step that was counted")
+    step_samples: int | None = number("measurement", "samples", "samples in the step whose FLOPs were counted")
     flops_per_sample: float | None = figure(
         "measurement",
         "FLOP",
@@ -203,7 +203,7 @@ class Row:
     bytes_per_sample: float | None = figure(
         "measurement",
         "bytes",
-        "bytes a sample moves, a model: every call reads its tensors and writes its results once (no fusion, no cache)",
+        "bytes a sample moves if every call reads its tensors and writes its results once (no fusion, no cache)",
         role=Role.FIGURE,
     )
     ops_per_step: int | None = number(
@@ -231,9 +231,9 @@ class Row:
         "`gpubench peak` of this device and precision: seconds per call of a training step on tiny tensors",
         role=Role.FIGURE,
     )
-    start: str = column("measurement", "fresh process, or forked from one with the suite", role=Role.SETTING)
+    start: str = column("measurement", "fresh process, or forked from one that has loaded the suite", role=Role.SETTING)
     startup_seconds: float | None = figure(
-        "measurement", "s", "what the trial cost beyond its training: start, imports, device, probes, shutdown"
+        "measurement", "s", "time of the trial outside its training: start, imports, device, probes, shutdown"
     )
     setup_seconds: float | None = figure("measurement", "s", "building model and data, before the first step")
     precision_error: float | None = figure(
@@ -258,10 +258,10 @@ class Row:
     allocator_retries: int | None = number(
         "record",
         "",
-        "CUDA: how often the allocator had to give memory back and ask again, in steps on a resident batch",
+        "CUDA: how often the allocator had to free its cache and allocate again, in steps on a resident batch",
     )
     # Read by the parent over the timed training laps; empty where less than a second of them was read.
-    device_memory_bytes: int | None = number("telemetry", "bytes", "most memory in use on the card, by everyone")
+    device_memory_bytes: int | None = number("telemetry", "bytes", "most memory in use on the card, by all programs")
     mean_power_watts: float | None = figure("telemetry", "W", "energy / seconds of the timed training laps")
     energy_joules: float | None = figure("telemetry", "J", "energy of the device over the timed training laps")
     energy_source: str = column(
@@ -270,11 +270,11 @@ class Row:
     )
     joules_per_sample: float | None = figure("telemetry", "J", "energy / samples of the timed training laps")
     cpu_energy_joules: float | None = figure(
-        "telemetry", "J", "energy of all CPU packages meanwhile, by RAPL where readable"
+        "telemetry", "J", "energy of all CPU packages over the same laps, from RAPL if readable"
     )
-    mean_sm_clock_mhz: float | None = figure("telemetry", "MHz", "SM clock")
+    mean_sm_clock_mhz: float | None = figure("telemetry", "MHz", "mean SM clock")
     min_sm_clock_mhz: float | None = number("telemetry", "MHz", "lowest reading of the SM clock")
-    mean_memory_clock_mhz: float | None = figure("telemetry", "MHz", "memory clock")
+    mean_memory_clock_mhz: float | None = figure("telemetry", "MHz", "mean memory clock")
     max_temperature_celsius: float | None = number("telemetry", "°C", "highest temperature of the card", CELSIUS)
     mean_utilisation: float | None = figure(
         "telemetry", "share", "share of the time in which anything ran on the card", SHARE
@@ -288,47 +288,47 @@ class Row:
     )
     foreign_load: str = column(
         "telemetry",
-        "others' processes on the card, as `1 compute, 2 graphics`, none, or unknown where the driver's process ids"
-        " mean nothing here, as in most containers; on a CPU the share that others took of it, if over a tenth",
+        "other programs' processes on the card, as `1 compute, 2 graphics`, none, or unknown (in most containers the"
+        " driver's process ids are of no use); on a CPU: the share of it that other programs used, if over a tenth",
     )
     accuracy: float | None = quality(
-        "share", "fraction right on the validation set at the end; full runs only", title="accuracy", allowed=SHARE
+        "share", "share of right predictions in validation at the end; full runs only", title="accuracy", allowed=SHARE
     )
     loss: float | None = quality(
         "", "validation loss at the end; full runs only", title="loss", better="lower", allowed=ANY
     )
     top5: float | None = quality(
         "share",
-        "fraction whose class is among the five likeliest at the end; full runs only",
+        "share of images whose class is among the five likeliest, at the end; full runs only",
         title="top-5",
         allowed=SHARE,
     )
     success_rate: float | None = quality(
         "share",
-        "share of the process's runs (most often one) whose quality reached the suite's goal; full runs only",
+        "share of the trial's trainings (usually one) whose quality reached the suite's goal; full runs only",
         allowed=SHARE,
     )
     perplexity: float | None = quality(
         "",
-        "of the validation text at the best epoch, exp of the mean loss per token; full runs only",
+        "exp of the mean loss per token of the validation text, at the best epoch; full runs only",
         title="perplexity",
         better="lower",
     )
     test_perplexity: float | None = quality(
-        "", "of the test text, with the weights that were best in validation; full runs only", better="lower"
+        "", "exp of the mean loss per token of the test text (best epoch's weights); full runs only", better="lower"
     )
     backend: str = column(
-        "measurement", "how several processes talk: nccl, gloo; empty for one process", role=Role.LINK
+        "measurement", "how several processes communicate: nccl, gloo; empty for one process", role=Role.LINK
     )
     interconnect: str = column(
         "measurement",
-        "what lies between them: loopback, NVLink, PCIe, a network and its speed; what NCCL tells of its way",
+        "what connects them: loopback, NVLink, PCIe, a network and its speed; and the transport that NCCL reports",
         role=Role.LINK,
     )
     rank_spread: float | None = figure(
         "measurement",
         "share",
-        "slowest process's own step time, loader included and all-reduce left out, over the fastest's, less 1",
+        "step time of the slowest process / step time of the fastest one - 1, with the loader, without the all-reduce",
     )
     straggler: str = column(
         "measurement", "the process that is over a tenth slower than the median one; empty where none is"
@@ -345,14 +345,14 @@ class Row:
     )
     table: str = column(
         "record",
-        "JSON: the suite's own figures, a list of columns and then lines; imagenet's are an epoch or a phase each"
-        " (hours, top-1 and top-5 where it was trained), scaling's those of nccl-tests"
+        "JSON list of the suite's own figures: the columns, then the lines. imagenet: an epoch or a phase per line"
+        " (hours; top-1 and top-5 of a full run). scaling: the columns of nccl-tests"
         " (seconds of one all-reduce, algbw and busbw in GB/s, elements that were not the exact sum)",
     )
     row_digest: str = column(
         "",
-        "first 16 digits of SHA-256 over the row's values, however they are spelled: shows that one was changed later,"
-        " not that they are honest",
+        "first 16 digits of SHA-256 over the row's values (1e3 and 1000.0 are the same value): shows later changes, not"
+        " whether the values are honest",
     )
     end: str = column("", "always `end`: a line without it was torn", "end")
 

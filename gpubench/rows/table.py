@@ -15,7 +15,7 @@ BROKEN = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
 
 
 def number(value: object) -> float:
-    """Return a figure of such a field as a float. Raises ValueError if it is no figure."""
+    """Return a figure from the JSON as a float. Raises ValueError if it is no figure, or not plausible."""
     if isinstance(value, int | float) and (value == 0 or PLAUSIBLE[0] <= abs(value) <= PLAUSIBLE[1]):
         return float(value)
     raise ValueError("not a figure")
@@ -43,7 +43,7 @@ def stages_in(text: str) -> list[dict[str, Any]]:
 def hours_by_size(table: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
     """Return (pixels, hours) of each stage, in order.
 
-    Lines are stages with their hours, or all epochs from the first on with the hours since the beginning.
+    A line is a stage with its hours, or an epoch with the hours since the beginning. Other tables give an empty list.
     """
     try:
         if table and "epoch" not in table[0]:
@@ -90,7 +90,7 @@ def epochs_in(text: object) -> list[Epoch]:
 
 
 def _share(line: Mapping[str, Any], name: str) -> float | None:
-    """Return a share; tables of DAWNBench have it in per cent."""
+    """Return an accuracy as a share, or None. In tables of DAWNBench it is in per cent."""
     percent = _figure(line.get(f"{name}Accuracy"), 100)
     return _figure(line.get(name), 1) if percent is None else percent / 100
 

@@ -16,7 +16,7 @@ from gpubench.rows.row import COLUMNS, Row, to_cells
 
 HEADER = ",".join(COLUMNS).encode()
 RUN_WAITS_SECONDS, APPEND_WAITS_SECONDS = 2.0, 30.0
-"""How long to wait for another process that writes the file: shorter for a run, which writes for hours."""
+"""How long to wait for another writer of the file. A run waits less: the other writer may write for hours."""
 
 
 class Busy(UserError):
@@ -111,7 +111,7 @@ class RowsFile:
                 file.truncate(0)
                 self.notes.append(f"{self.path}: it had only a torn header; started anew")
         elif not _is_header(start):
-            raise UserError(f"--out {self.path}: it holds another table, or rows of another gpubench; give a new file")
+            raise UserError(f"--out {self.path}: it has another table, or rows of another gpubench; give a new file")
         elif _seal(file):
             self.notes.append(
                 f"{self.path}: the last line was torn (a run was killed while writing it); it is kept and not used"
@@ -122,7 +122,7 @@ class RowsFile:
         return os.fstat(self._file.fileno()).st_size
 
     def _why_not(self) -> str:
-        """Return why no rows may be added to the file any more; empty if they may. Raises OSError."""
+        """Return why no rows may be added to the file any more; empty if rows may be added. Raises OSError."""
         if not self.path.exists():
             return "was removed"
         if not is_at(self._file.fileno(), self.path):
@@ -163,7 +163,7 @@ class RowsFile:
         again = f"cat {shlex.quote(str(place))} >> {shlex.quote(str(self.path))}"
         return Rescued(
             f"{self.path} {why} during the run, so {count} row{'s are' if count > 1 else ' is'} in {place} instead."
-            f" To go on, make room or move away what is in the way, then `{again}`, then the same command"
+            f" To go on, free disk space or move the other file, run `{again}`, then the same command"
         )
 
 
@@ -225,6 +225,6 @@ def _seal(file: io.FileIO) -> bool:
     file.seek(0)
     torn = file.read().rpartition(b"\n")[2]
     odd = torn.count(b'"') % 2 == 1
-    # In an open quote, readers of CSV would continue with the lines that follow.
+    # If a quote is open, readers of CSV would take the next lines as part of the cell.
     file.write(b'"\n' if odd else b"\n")
-    return odd or not torn.endswith(b",end")  # else it is complete, and an editor removed its newline
+    return odd or not torn.endswith(b",end")  # else the line is complete: an editor removed its newline

@@ -1,4 +1,4 @@
 """Checks whether files of rows may be published. Sends nothing.
 
-Imports `rows`, `suite` and the listed peaks of `studies`. Only `cli` calls it.
+Imports `rows`, `suite`, and two modules of `studies`: listed_peaks.py and bound.py. Only `cli` calls it.
 """

@@ -12,7 +12,7 @@ FIGURES = (
     "seconds", "train_seconds", "valid_seconds", "samples_per_second", "resident_samples_per_second", "loader_wait",
     "setup_seconds", "startup_seconds", "precision_error", "loss", "accuracy",
 )  # fmt: skip
-"""Figures of a trial."""
+"""Figures by which `_copies` recognises a row that was copied from another one."""
 NAMED_TRIALS = 6
 """Maximum missing trials that a message names."""
 Shape = tuple[object, ...]
@@ -37,7 +37,7 @@ def _by(rows: Iterable[SubmittedRow], columns: Sequence[str]) -> dict[Shape, lis
 
 
 def _missing_trials(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
-    """Return cases that lack trials of their run: slow or failed ones may have been removed."""
+    """Return cases that lack trials of their run (slow or failed ones may have been removed), and wrong seeds."""
     failed = _by((row for row in rows if not row.trained), ASKED)
     last = {
         session: max((int(row.number("trial")) for row in group if row.known("trial")), default=0)
@@ -47,7 +47,7 @@ def _missing_trials(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
         first = case[0]
         others = failed.get(tuple(str(first.cells[name]) for name in ASKED), [])
         present = {int(row.number("trial")) for row in [*case, *others] if row.known("trial")}
-        # Trials that --until adds leave out cases without a result.
+        # A run with --until adds no trials of a case that has no result.
         goes_on = not first.known("until") or any(row.text("status") == "ok" for row in case)
         end = last[first.text("session")] if goes_on else max(present)
         missing = [trial for trial in range(end + 1) if trial not in present]
@@ -78,7 +78,7 @@ def _copies(rows: Sequence[SubmittedRow], published: Sequence[SubmittedRow]) -> 
 
 
 def _equal(rows: Sequence[SubmittedRow]) -> Iterator[tuple[SubmittedRow, SubmittedRow, str]]:
-    """Return pairs of an earlier and a later row whose laps, or all of whose three or more figures, are equal."""
+    """Return pairs of an earlier and a later row with equal laps, or with equal FIGURES (at least three known)."""
     first: dict[Shape, SubmittedRow] = {}
     for row in rows:
         laps = row.laps or ()

@@ -27,7 +27,7 @@ PUBLISHED = ("card", "source", "params")
 MEASURED = ("laps", "precision_proof", "gpubench", "device_hash", "suite_digest")
 """Columns that are filled only in rows of gpubench's trials."""
 FEWEST = {"sampled": 3, "full": 1, "quick": 3, "published": 1}
-"""Minimum trials per case, by mode; a run takes three of a case if they decide its ratios."""
+"""Minimum trials per case, by mode. A run ends a case after three trials if they decide its ratios."""
 WITHOUT_DIGEST = ("0", "1")
 """The versions of gpubench whose rows have no digest: 0.1 and its patches."""
 DISTURBED = frozenset({"shared", "throttled", "unsteady", "clock_fell"})
@@ -67,7 +67,7 @@ def _ours(rows: Iterable[SubmittedRow]) -> list[SubmittedRow]:
 
 
 def _missing(loaded: Loaded, rows: Sequence[SubmittedRow], shared: Iterable[Problem]) -> Iterator[str]:
-    """Return what must change in a file; `shared` are its problems in comparison with other rows."""
+    """Return what must change in a file; `shared` are the problems that a comparison with other rows found."""
     yield from loaded.problems
     if loaded.frame.empty:
         return
@@ -157,7 +157,7 @@ def _notes(loaded: Loaded, rows: Sequence[SubmittedRow]) -> Iterator[str]:
         )
     cards = {(row.text("card"), row.number("card_memory_bytes")) for row in new_rows}
     if unlisted := sorted({card for card, memory in cards if listed_peaks.find(card, memory) is None}):
-        yield harmless(f"{', '.join(unlisted)}: no listed peak; rates not checked against it")
+        yield harmless(f"{', '.join(unlisted)}: no listed peak, so their rates were not checked")
     if disturbed := [marks for row in new_rows if (marks := DISTURBED.intersection(row.text("marks").split()))]:
         named = ", ".join(sorted(set().union(*disturbed)))
         yield f"{len(disturbed)} of {len(new_rows)} row(s) are marked {named}: better measured again"

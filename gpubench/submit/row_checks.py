@@ -24,14 +24,14 @@ RELEASED = frozenset(
 FIRST_RUN = datetime(2026, 11, 20, tzinfo=UTC)
 """Date of the first row that gpubench wrote."""
 SAME_PEAK = 1.1
-"""Maximum FLOP/s of a training over the measured peak of its device: the peak was measured at another time."""
+"""Maximum ratio of a training's FLOP/s to the measured peak. Above 1, because the peak was measured at another time."""
 EMULATED = 10.0
-"""The same in fp16 on a CPU that emulates it: convolutions were 4.4 times as fast as the products of the peak,
-and 10 is chosen."""
+"""The same ratio for fp16 on a CPU, which emulates it: convolutions were 4.4 times as fast as the matrix products of
+the peak. 10 leaves a margin."""
 MEMORY_SLACK = 1.05
-"""Maximum memory used over the memory of the card: tools count the card's memory in different ways."""
+"""Maximum ratio of used memory to the card's memory, which tools count in different ways."""
 ROUNDED = 10.0 ** (1 - DIGITS)
-"""Relative rounding error of two figures of DIGITS digits."""
+"""Largest relative difference between equal figures that were rounded to DIGITS digits."""
 REQUIRED = (
     "seconds", "measured", "train_seconds", "valid_seconds", "epochs", "samples", "steady", "setup_seconds",
     "startup_seconds", "laps", "precision_error", "precision_proof", "peak_memory_bytes", "processes", "mode", "trial",
@@ -41,7 +41,7 @@ REQUIRED = (
 COUNTED = ("step_samples", "bytes_per_sample", "ops_per_step")
 """Columns that no row of a finished training without torch.compile may leave empty."""
 HOST = ("container", "load_average", "host_reference_seconds")
-"""Columns about the host, which may not be empty either; files of an older gpubench lack them."""
+"""Columns about the host that may not be empty either. Files of an older gpubench may lack these columns."""
 MODES = ("sampled", "full", "quick")
 
 
@@ -72,7 +72,7 @@ def _check_required(row: SubmittedRow) -> Iterator[Problem]:
 
 
 def _check_suite(row: SubmittedRow) -> Iterator[Problem]:
-    """Check that the suite was released, has this model, and has its quality in the row."""
+    """Check that the suite was released and has this model, and that the row has the suite's quality."""
     name, digest = row.text("suite"), row.text("suite_digest")
     built_in, suite = files.built_in(name), suite_of(row)
     if built_in and digest not in {built_in.digest, *RELEASED}:
@@ -192,7 +192,7 @@ def _check_work(row: SubmittedRow) -> Iterator[Problem]:
 
 
 def _check_precision(row: SubmittedRow) -> Iterator[Problem]:
-    """Check that the proof is one of the row's precision."""
+    """Check that the errors and dtypes in the proof are those of the row's precision."""
     precision, proof = PRECISIONS.get(row.text("precision")), row.text("precision_proof")
     if precision is None or (precision.tf32 and not row.accelerator):
         names = [name for name, choice in PRECISIONS.items() if row.accelerator or not choice.tf32]

@@ -54,7 +54,7 @@ class SubmittedRow:
         return column in self.place.header
 
     def known(self, *columns: str) -> bool:
-        """Return whether none of these cells is empty."""
+        """Return whether all of these cells have a value."""
         return all(self.cells[name] != "" and self.cells[name] == self.cells[name] for name in columns)
 
     @property

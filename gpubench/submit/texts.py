@@ -16,7 +16,7 @@ PRIVATE = {
     "a network address": re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}\b(?!\.\d)"),
 }
 VERSIONS = ("torch", "torchvision", "fastai", "cuda", "cudnn", "driver", "python", "os", "source")
-"""Columns whose dots are versions, not addresses."""
+"""Columns in which four numbers with dots are a version, not a network address."""
 LISTS = ("laps", "batch_curve", "table")
 """Columns that contain a JSON list, which may be long."""
 MOST_CHARACTERS = 1000
@@ -26,7 +26,7 @@ MOST_IN_LIST = 100
 
 
 def problems(texts: pd.DataFrame) -> Iterator[str]:
-    """Return a sentence for each kind of such text in a column; `texts` has the cells as they are in the file."""
+    """Return a sentence for each column and kind of text that must not be published; `texts`: the cells of the file."""
     for name in texts.columns:
         hits: Counter[str] = Counter()
         for text, rows in Counter(map(str, texts[name])).items():

@@ -1,4 +1,4 @@
-"""Finds, loads and checks the files of suites; errors are one line. Called by the runner and by workers; no torch."""
+"""Finds, loads and checks the files of suites. Its errors are one line. It imports no torch itself."""
 
 import importlib.resources
 import importlib.util
@@ -35,7 +35,7 @@ class LoadedSuite:
         return doc.strip().partition("\n")[0]
 
     def samples(self, params: Mapping[str, ParamValue]) -> int:
-        """Return the training samples in one epoch with these parameters; 0 where the suite does not declare it."""
+        """Return the training samples in one epoch with these parameters; 0 if the suite does not declare them."""
         samples = self.suite.train_samples
         return samples(params) if callable(samples) else samples
 
@@ -149,9 +149,9 @@ def _check(path: Path, suite: Suite) -> None:
         if not (name.isidentifier() and isinstance(param, Param)):
             raise UserError(f"{path}: SUITE has the parameter {name!r}: names have no spaces, values are Param(...)")
     if suite.samples_per_unit < 1:
-        raise UserError(f"{path}: SUITE has samples_per_unit={suite.samples_per_unit}; it is 1 or more")
+        raise UserError(f"{path}: SUITE has samples_per_unit={suite.samples_per_unit}; it must be 1 or more")
     if unknown := set(suite.studies) - set(STUDIES):
-        raise UserError(f"{path}: SUITE names studies={sorted(unknown)}; there is {', '.join(STUDIES)}")
+        raise UserError(f"{path}: SUITE names studies={sorted(unknown)}; the studies are {', '.join(STUDIES)}")
     if "ablation" in suite.studies and "plain" not in suite.models:
         raise UserError(f"{path}: SUITE has studies='ablation' and no model `plain` to compare the other models with")
     if "batch" in suite.studies and "global_batch" not in suite.params:

@@ -17,12 +17,12 @@ class Precision:
     probe_errors: tuple[float, float]
     """Lowest and highest relative error of a small matmul, convolution and RNN, compared with float64.
 
-    The ranges are wide around measured errors (norm-wise, inner dimension 512): fp32 2e-7 (cuDNN's Winograd
+    The ranges are wider than the measured errors (norm-wise, inner dimension 512): fp32 2e-7 (cuDNN's Winograd
     convolutions reached 1.5e-5, sonots/cumo#501), TF32 and fp16 3e-4 to 5e-4, bf16 3e-3 to 4e-3. TF32 and fp16 have the
     same range: torch's switches and the dtypes of operands distinguish them.
     """
     products: str
-    """The precision of its multiplications. A card without that one does not support this one; both share a peak."""
+    """The precision of its multiplications. A card must support that one too, and both have the same peak FLOP/s."""
     autocast: str = ""
     """torch's dtype of autocast; empty without autocast."""
     tf32: bool = False
@@ -34,11 +34,11 @@ class Precision:
     masters: bool = False
     """Whether BatchNorm and the optimizer's copy of the weights stay float32 where the model does not."""
     linears: tuple[str, ...] = ()
-    """torch's dtypes of the operands of large linear layers; empty: they are as all others."""
+    """torch's dtypes of the operands of large linear layers; empty: as in all other layers."""
 
     @property
     def pure(self) -> bool:
-        """Whether the optimizer steps weights that are not float32."""
+        """Whether the optimizer updates weights that are not float32."""
         return self.weights != FLOAT32 and not self.masters
 
     @property
@@ -64,12 +64,12 @@ PRECISIONS: Mapping[str, Precision] = {
         Precision("int8-mixed", _INT8, "int8-mixed", autocast="bfloat16", linears=("int8",)),
     )
 }
-"""By name, in the order `--precision all` runs them."""
+"""All precisions by name, in the order in which `--precision all` runs them."""
 
 LINEAR_ONLY = frozenset(name for name, precision in PRECISIONS.items() if precision.linears)
 """Precisions of large linear layers; the rest of the model computes in bf16."""
 
-NO_LARGE_LINEAR = "no linear layer is large enough: both sizes a multiple of 16, at least 32, and not the last layer"
+NO_LARGE_LINEAR = "no linear layer is large enough (both sizes multiples of 16, 32 or more; the last layer not counted)"
 
 UNPROVED = ("mxfp8", "nvfp4")
 """Precisions that people ask for, and that are unsupported on every device."""
@@ -84,29 +84,29 @@ LEAST_CAPABILITY: Mapping[str, tuple[int, int]] = {
 bf16), Blackwell (scales for blocks; docs/precisions.md has the sources)."""
 
 MI300 = ("gfx94", "gfx95")
-"""Beginnings of AMD's names of chips of the series MI300 and MI350."""
+"""First characters of AMD's names of the MI300 and MI350 chips."""
 
 FULL = frozenset(name for name, precision in PRECISIONS.items() if precision.full)
 """Precisions that are not mixed."""
 
 
 def multiplied_in(precision: str) -> str:
-    """Return the precision of its multiplications: fp16 for fp16-master and fp16-pure."""
+    """Return the precision of the multiplications in `precision`: fp16 for fp16-master and fp16-pure."""
     declared = PRECISIONS.get(precision)
     return declared.products if declared else precision  # a row may have one that this version does not know
 
 
 def unsupported(reasons: Mapping[str, str]) -> dict[str, str]:
-    """Return the reason by unsupported precision, given the reason by multiplication (`{"bf16": "emulated"}`)."""
+    """Return the unsupported precisions, each with its reason. `reasons`: by precision of the multiplications."""
     return {
         name: reasons[precision.products] for name, precision in PRECISIONS.items() if precision.products in reasons
     }
 
 
 def without_low_precision(card: str, capability: tuple[int, int] | None, architecture: str = "") -> dict[str, str]:
-    """Return why an accelerator cannot run each precision of 8 bits or less, by precision.
+    """Return the precisions of 8 bits or less that an accelerator cannot run, each with the reason.
 
-    `capability` is None if it is not NVIDIA's; `architecture` is AMD's name of the chip (`gfx942`).
+    `capability` is None if the accelerator is not NVIDIA's. `architecture` is AMD's name of the chip (`gfx942`).
     """
     reasons = {}
     for name, least in LEAST_CAPABILITY.items():

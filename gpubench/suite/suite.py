@@ -23,8 +23,8 @@ class Param:
     least: float = 0
     """The smallest number allowed."""
     read: Callable[[str], str] | None = None
-    """Turns the given text into the one that rows store, without spaces: a file name into its content, for example.
-    Raises UserError."""
+    """Turns the given text into the text that rows store, which has no spaces. For example, it reads a file and returns
+    its content. Raises UserError."""
 
     def parse(self, name: str, text: str) -> ParamValue:
         """Return `text` as a value of this parameter; raises UserError that names the allowed values."""
@@ -58,7 +58,7 @@ class Imported:
 
 
 def imported(module: str, name: str) -> Callable[..., Any]:
-    """Return a function that imports `name` from `module` when it is called: so suites are listed without torch."""
+    """Return a function that imports `name` from `module` when it is called, so that listing suites needs no torch."""
     return Imported(module, name)
 
 
@@ -72,7 +72,7 @@ MEMORY_FORMAT = Param(
 _SCALED = [name for name, precision in PRECISIONS.items() if precision.scaled]
 _PURE = " and ".join(name for name, precision in PRECISIONS.items() if precision.pure)
 
-# Fixed, recorded and the same for all precisions; every suite accepts them through --set.
+# Every suite accepts these through --set. Rows record them. The defaults are the same for all precisions.
 COMMON_PARAMS: Mapping[str, Param] = {
     "threads": Param(0, "CPU threads that torch computes with; 0: torch's default"),
     "cudnn_benchmark": Param(
@@ -82,7 +82,7 @@ COMMON_PARAMS: Mapping[str, Param] = {
         False, "allow 16-bit accumulation inside fp16 and bf16 matmuls (torch's default is true)"
     ),
     "huge_pages": Param(True, "huge pages for large tensors on a CPU (Linux): fewer page faults"),
-    "loss_scale": Param(0, f"loss scale; 0: dynamic for {', '.join(_SCALED)}, 1 for {_PURE}"),
+    "loss_scale": Param(0, f"loss scale; 0: dynamic for {' and '.join(_SCALED)}, 1 for {_PURE}"),
 }
 
 
@@ -135,22 +135,22 @@ class Suite:
     """Models that run without --models; empty: all of them."""
     quality: str = ""
     better: Literal["higher", "lower"] = "higher"
-    """Whether a higher or a lower quality is better: that of a loss is `lower`."""
+    """Whether a higher or a lower quality is better: `lower` for a loss."""
     goal: float | str | None = None
     """The quality that a full run on real data must reach, or the name of the parameter with it (0: none). A run that
-    does not is `goal_missed`, unless the suite returns a `success_rate` of 1 (the goal was reached earlier)."""
+    misses it is `goal_missed`, unless the suite returns a `success_rate` of 1 (the goal was reached earlier)."""
     studies: tuple[str, ...] = ()
     """Names of STUDIES that its models can be used for; its rows contain them."""
     unit: str = "samples"
     batch: str = "max"
     """The default --batch: `max`, `fastest` or a number."""
     cpu_batch: int = 0
-    """The default --batch on a CPU; 0: `batch`, or 16 instead of a search."""
+    """The default --batch on a CPU. 0: `batch` if that is a number, else 16."""
     recipe_batch: Callable[[str, Mapping[str, ParamValue], str], int] | None = None
-    """Given model, params and precision, the recipe's batch size: the default on every device, instead of the two
-    above. 0: the recipe names none."""
+    """Given model, params and precision, the recipe's batch size. It replaces `batch` and `cpu_batch` as the
+    default on every device. 0: the recipe names none."""
     train_samples: int | Callable[[Mapping[str, ParamValue]], int] = 0
-    """Samples in one epoch, as a number or from the params; `max` is capped at a twentieth of it (0: at a million)."""
+    """Samples in one epoch, as a number or from the params. A batch of `max` is at most 1/20 of it (0: a million)."""
     most_elements: Callable[[str, Mapping[str, ParamValue]], int] | None = None
     """Given model and params, elements per sample in the largest tensor of a training step: `max` keeps that tensor
     under 2^31 elements, the limit of kernels with 32-bit indices."""
@@ -172,13 +172,13 @@ class Suite:
     extra: str = ""
     """The extra of pyproject.toml that installs `needs`."""
     needs: tuple[str, ...] = ()
-    """Modules of that extra without which none of its cases runs."""
+    """Modules of that extra. Without them no case of the suite can run."""
     refuse: Callable[..., str] | None = None
     """Given a Case, why it cannot run (its row is `unsupported`), or an empty string. Must not import torch."""
     large_linears: bool | None = None
     """Whether its models have linear layers for float8 and int8-mixed; None: a trial finds out."""
     precisions: Mapping[str, str] = field(default_factory=dict)
-    """The precision of models that are defined by one: it overrides --precision."""
+    """By model, the precision that belongs to its definition: it overrides --precision."""
     ranks: Callable[[Mapping[str, ParamValue]], int] | None = None
     """Given the params, the number of training processes of a trial, where that is part of the recipe."""
     flops: Callable[[str, Mapping[str, ParamValue]], float] | None = None
@@ -189,8 +189,8 @@ class Suite:
     projected_over_full: tuple[float, float] | None = None
     """Measured range of projected over measured seconds of a full run: the error of a projection."""
     fits: bool = False
-    """Whether `gpubench fits` computes the memory of a step: its blueprint has `optimizers`, and the length of its
-    sequences is the parameter `context`."""
+    """Whether `gpubench fits` can compute the memory of a step. This needs a blueprint with `optimizers`, and a
+    parameter `context` that is the length of a sequence."""
     processes: bool = False
     """Whether it trains in several processes: it shards its data and wraps its model (docs/adding-a-suite.md)."""
     torch: bool = True
@@ -202,6 +202,6 @@ class Suite:
 
     @property
     def missing(self) -> str:
-        """What it needs and is not installed, with the command that installs it; empty if nothing is missing."""
+        """The modules of `needs` that are missing, with the command that installs them; empty if all are installed."""
         names = [name for name in self.needs if find_spec(name) is None]
         return f"not installed: {', '.join(names)} (pip install -e '.[{self.extra}]')" if names else ""

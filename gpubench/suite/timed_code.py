@@ -63,7 +63,7 @@ def _without_prose(text: str) -> str:
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant | ast.JoinedStr) and not any(node is docstring for docstring in prose)
         for row in range(node.lineno - 1, (node.end_lineno or node.lineno) - 1)
-    }  # rows that end inside a string literal, where trailing spaces matter
+    }  # lines that end inside a string literal, where trailing spaces matter
     kept = [line if row in inside else line.rstrip() for row, line in enumerate(lines)]
     return "\n".join(line for row, line in enumerate(kept) if line or row in inside)
 

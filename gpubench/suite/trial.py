@@ -14,7 +14,7 @@ MOST_INTEGER = 2**63
 """Largest whole number in a result."""
 Mode = Literal["sampled", "full", "quick", "probe"]
 RATE_STUDY = "placing"
-"""The study of suites whose rates others publish. The time of a whole run of such a suite is of no use."""
+"""The study of suites whose rates others publish. Nobody needs the time of a whole run of such a suite."""
 Status = Literal["ok", "unsupported", "out_of_memory", "timed_out", "failed", "goal_missed", "interrupted"]
 
 
@@ -38,7 +38,7 @@ def autocast_refusal(precision: str) -> str:
 
 @cache
 def counts_by_rate(studies: str, mode: str) -> bool:
-    """Return whether a trial of a suite with these studies counts by its rate: a short one in RATE_STUDY."""
+    """Return whether trials are compared by rate, not by time: sampled and quick ones of a suite with RATE_STUDY."""
     return RATE_STUDY in studies.split() and mode in {"sampled", "quick"}
 
 
@@ -91,7 +91,7 @@ class Case:
     batch_curve: tuple[tuple[int, float, int], ...] = ()
     """(batch, samples/s or 0 if it did not fit, peak memory in bytes) of each probe."""
     refusal: str = ""
-    """Why this case cannot run; it becomes a row without a trial."""
+    """Why this case cannot run. Such a case becomes a row without a trial."""
     refusal_status: Status = "unsupported"
     """Status of that row: `unsupported` if the device cannot run it, else the status of the batch search."""
 
@@ -124,7 +124,7 @@ class Trial:
     tensorboard_dir: str = ""
     """Folder for TensorBoard events (--tensorboard)."""
     prove: bool = True
-    """Whether it checks its precision; only one probe of a batch search does."""
+    """Whether the trial checks its precision. In a batch search, probes after the first that fits do not."""
     rank: int = 0
     """This process's number among the case's processes."""
 
@@ -165,7 +165,7 @@ class Lap:
     started: float = 0.0
     """Start, in seconds of the monotonic clock, which all processes of a machine share."""
     earlier: bool = False
-    """Whether an earlier process timed it, before the run was resumed: its clock may differ."""
+    """Whether an earlier process timed it, before the run was resumed. The clocks of the two processes may differ."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class Telemetry:
     throttle: str = ""
     foreign_load: str = ""
     marks: str = ""
-    """Those of `throttled`, `clock_fell` and `shared` that apply; the row adds `unsteady`."""
+    """Those of `throttled`, `clock_fell` and `shared` that apply; runner/record.py adds others to the row."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class Measurement:
     unsteady: bool = False
     """Whether no steady state was reached."""
     later_ratio: float = 1.0
-    """Step times later in the run over those of its sample, if the sample's trend goes on; 1 without a trend."""
+    """Step time later in the run / step time in the sample, if the sample's trend goes on; 1 without a trend."""
     data_stall: float | None = None
     loader_wait: float | None = None
     resident_samples_per_second: float | None = None
@@ -277,7 +277,7 @@ class Measurement:
 
 
 FORK_REPORT = struct.Struct("qq")
-"""What a template sends about a fork: (process id, 0) at its start, (0, return code) at its end."""
+"""What a template process sends about a fork: (process id, 0) at its start, (0, return code) at its end."""
 
 Record = TypeVar("Record", Lap, Measurement)
 HINTS = {kind.__name__: get_type_hints(kind) for kind in (Lap, Measurement)}
@@ -308,7 +308,7 @@ def _checked(record: Record) -> Record:
 
 
 def _is(value: object, hint: type) -> bool:
-    """Return whether the value has the type of the hint; an int is as good as a float."""
+    """Return whether the value has the type of the hint; an int is allowed for a float."""
     kind, parts = get_origin(hint), get_args(hint)
     if kind is Literal:
         return value in parts
@@ -317,7 +317,7 @@ def _is(value: object, hint: type) -> bool:
     if kind is tuple:
         return isinstance(value, tuple) and all(_is(item, parts[0]) for item in value)
     if kind is Mapping:
-        return isinstance(value, Mapping)  # record.py leaves out what is no number, and says so
+        return isinstance(value, Mapping)  # record.py leaves out values that are no numbers, and reports them
     if isinstance(value, int) and abs(value) > MOST_INTEGER:
         return False
     return isinstance(value, (int, float) if hint in (int, float) else hint)

@@ -1,11 +1,11 @@
 """CIFAR-10 to 94% accuracy: the speedup of each change, up to record recipes.
 
-A model here is a rung of a ladder: the recipe of the rung before it and one change. The ladder is "How to Train Your
+A model here is a rung of a ladder: the recipe of the previous rung with one change. The ladder is "How to Train Your
 ResNet" (D. Page, Myrtle.ai 2018 and 2019; davidcpage/cifar10-fast). It begins with the DAWNBench entry of B. Johnson
-(bkj/basenet). From `airbench94` on it is what later records found (K. Jordan, arXiv 2404.00498 and
-KellerJordan/cifar10-airbench; hiverge/cifar10-speedrun), and then our own steps.
+(bkj/basenet). The rungs from `airbench94` on come from later records (K. Jordan, arXiv 2404.00498 and
+KellerJordan/cifar10-airbench; hiverge/cifar10-speedrun); the last two are our own.
 
-Published, all of them with 94%: `baseline` in 356 s and `tta` in 26 s on a V100 (Page), airbench94_muon in 2.59 s and
+Published times, all to 94%: `baseline` in 356 s and `tta` in 26 s on a V100 (Page), airbench94_muon in 2.59 s and
 cifar10_speedrun in 2.015 s on an A100.
 
 Timed, by the rules of DAWNBench: preparing the data, the training, and the evaluation after it. Not timed: reading the
@@ -57,17 +57,17 @@ SUITE = Suite(
     version=6,
     models=tuple(RECIPES),
     params={
-        "epochs": Param(0, "epochs of the whole run; 0 is the rung's own; its schedule is stretched to them"),
+        "epochs": Param(0, "epochs of the whole run, to which the schedule is stretched; 0: as many as the rung has"),
         "workers": Param(4, "loader processes of the first two rungs"),
         "compile": Param(
             False, "torch.compile the network with its loss, and what else a step does; on CUDA with max-autotune"
         ),
         "validate": Param(False, "also evaluate between epochs, outside the run's time, and print the accuracy"),
         "runs_per_process": Param(
-            1, "whole runs of a trial, for recipes of seconds; their median is its time", least=1
+            1, "whole trainings in a trial, for recipes of seconds; the time is their median", least=1
         ),
-        "train_images": Param(0, "train on the first so many images only; 0 is all"),
-        "valid_images": Param(0, "evaluate on the first so many images only; 0 is all"),
+        "train_images": Param(0, "train on only the first N images; 0 is all"),
+        "valid_images": Param(0, "evaluate on only the first N images; 0 is all"),
     },
     quality="accuracy",
     goal=GOAL,

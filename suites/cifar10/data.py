@@ -22,8 +22,8 @@ from .recipe import CLASSES, MEAN, RECIPES, SIZE, STD, TEST_BATCH, TEST_IMAGES, 
 
 Sample = tuple[torch.Tensor | NDArray[np.float32], int]
 Batch = tuple[torch.Tensor, ...]
-"""Images and labels on the device; then, in training, their indices in the dataset if the recipe needs them, or in a
-second evaluation the logits of the first one."""
+"""Images and labels on the device. In training the images' indices in the dataset follow, if the recipe needs them. In
+a second evaluation the logits of the first one follow."""
 
 
 class Images(NamedTuple):
@@ -61,7 +61,7 @@ def noise_images(counts: tuple[int, int], seed: int) -> Images:
 
 @cache
 def statistics(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return mean and deviation of the bytes, (1, 3, 1, 1); cached, because copying them waits for the device."""
+    """Return mean and standard deviation of the bytes, (1, 3, 1, 1). Cached: a copy would wait for the device."""
     mean, std = (torch.tensor(values, device=device).view(1, 3, 1, 1) for values in (MEAN, STD))
     return mean, std
 
@@ -74,7 +74,7 @@ def normalised(images: torch.Tensor, pad: int) -> torch.Tensor:
 
 
 def draws(n: int, recipe: Recipe, generator: torch.Generator | None = None) -> torch.Tensor:
-    """Return for each of `n` samples: row and column of the crop, whether to flip, row and column of a hole if any."""
+    """Return (n, 3 or 5): row and column of each sample's crop, whether to flip it, row and column of a hole if any."""
     device = generator.device if generator else None
     ends = [2 * recipe.pad + 1, 2 * recipe.pad + 1, 2]
     ends += [SIZE + 1 - recipe.cutout] * 2 if recipe.cutout else []
@@ -253,7 +253,7 @@ class OnDevice(Batches):
         return places[torch.randperm(len(places), generator=self.generator, device=places.device)]
 
     def light(self) -> torch.Tensor | None:
-        """Return what to add to each image of an epoch, and the factor to multiply it by, (2, N); None: nothing."""
+        """Return what to add to each image of an epoch, and the factor to multiply it by, (2, N); None: no change."""
         if not (self.recipe.brightness or self.recipe.contrast):
             return None
         both = 2 * torch.rand((2, self.samples), generator=self.generator, device=self.labels.device) - 1

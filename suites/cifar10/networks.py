@@ -27,7 +27,7 @@ class Norm(nn.BatchNorm2d):
             nn.init.uniform_(self.weight)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        # A last, smaller batch may not divide.
+        # The size of a smaller last batch may not be a multiple of `ghosts`.
         parts = math.gcd(self.ghosts, len(x)) if self.training else 1
         if parts == 1:
             return super().forward(x)
@@ -52,10 +52,10 @@ class Norm(nn.BatchNorm2d):
 
 
 def weight_gradient(images: torch.Tensor, gradients: torch.Tensor) -> torch.Tensor:
-    """Return the gradient of a 3 x 3 convolution's weights, (outputs, inputs, 3, 3): a matrix product per weight.
+    """Return the gradient of a 3 x 3 convolution's weights, (outputs, inputs, 3, 3), by nine matrix products.
 
-    `images` (N, inputs, height, width) are its input, padded by 1. `gradients` (N, outputs, height, width) are those of
-    its output.
+    `images` (N, inputs, height, width) are the convolution's input, which it pads by 1. `gradients` (N, outputs,
+    height, width) are the gradients of its output.
     """
     _, _, height, width = images.shape
     images, gradients = images.permute(0, 2, 3, 1), gradients.permute(0, 2, 3, 1)
@@ -86,12 +86,12 @@ class ByProducts(torch.autograd.Function):
 class SmallConv(nn.Conv2d):
     """A 3 x 3 convolution without bias, padded by 1, that is faster on a CPU if images have few pixels.
 
-    There oneDNN's gradient of the weights takes longer than the rest of the convolution in bf16, and seconds in fp16.
-    On a card, and for larger images, it is the library's convolution.
+    For such images oneDNN takes longer for the gradient of the weights than for the rest of the convolution in bf16,
+    and seconds in fp16. On a card, and for larger images, torch's own convolution runs.
     """
 
     most_pixels_in_a_row = 5
-    """At 6 the products gain a sixth in bf16 and lose in fp32 (docs/research/cifar10.md)."""
+    """At 6 matrix products save a sixth of the time in bf16, but are slower in fp32 (docs/research/cifar10.md)."""
 
     def __init__(self, before: int, after: int) -> None:
         super().__init__(before, after, 3, padding=1, bias=False)
@@ -100,7 +100,7 @@ class SmallConv(nn.Conv2d):
         if x.device.type != "cpu" or max(x.shape[2:]) > self.most_pixels_in_a_row:
             return super().forward(x)
         weight = self.weight
-        if torch.is_autocast_enabled("cpu"):  # outside of the function, so that the gradient returns to fp32
+        if torch.is_autocast_enabled("cpu"):  # outside of ByProducts, so that the gradient returns to fp32
             dtype = torch.get_autocast_dtype("cpu")
             x, weight = x.to(dtype), weight.to(dtype)
         return cast("torch.Tensor", ByProducts.apply(x, weight))
@@ -244,7 +244,7 @@ def whiten(layer: nn.Conv2d, images: torch.Tensor, edge: int) -> None:
 
 
 def prepared(model: nn.Module, recipe: Recipe, mode: Mode, device: torch.device) -> nn.Module:
-    """Return `model` on the device with the weights of the precision; BatchNorm's are fp32 from `bn-fp32` on."""
+    """Return `model` on the device with the precision's weights. BatchNorm is fp32 from the rung `bn-fp32` on."""
     layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
     model = mode.prepare(model.to(device).to(memory_format=layout))
     for module in model.modules():

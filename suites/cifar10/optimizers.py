@@ -27,7 +27,7 @@ def orthogonal(x: torch.Tensor, steps: int = 3) -> torch.Tensor:
 class Muon(torch.optim.Optimizer):
     """Moves each filter bank, a matrix (outputs, inputs), along the orthogonal part of its Nesterov momentum.
 
-    Before that its norm is set to the square root of its outputs, so that the learning rate is an angle.
+    Before that the bank's norm is set to the square root of its outputs, so that the learning rate is an angle.
     K. Jordan, "Muon: An optimizer for hidden layers in neural networks" (2024). The products run in `dtype`, the
     precision under test. All matrices are in one tensor, the smaller ones padded with zeros (as in
     hiverge/cifar10-speedrun), because on a card the launches for a single matrix take longer than its work.
@@ -39,7 +39,7 @@ class Muon(torch.optim.Optimizer):
         compiled: whether to compile the step with torch.compile.
     """
 
-    # With this a GradScaler passes its scale and the overflow flag to the step; otherwise it would wait for the
+    # With this flag a GradScaler passes its scale and the overflow flag to the step. Otherwise it would wait for the
     # device in every step (pytorch/pytorch#80167).
     _step_supports_amp_scaling = True
 
@@ -56,7 +56,7 @@ class Muon(torch.optim.Optimizer):
         weights = group["params"]
         if self.buffers is None:  # not earlier, because a precision may have replaced the weights
             self.buffers = buffers_for(weights)
-        self.buffers.lr.fill_(group["lr"])  # a Python number would be recompiled each time it changes
+        self.buffers.lr.fill_(group["lr"])  # torch.compile would compile again for each new Python number
         gradients = [weight.grad for weight in weights]
         scale, overflow = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
         self.update(weights, gradients, self.buffers, group["momentum"], self.dtype, scale, overflow)

@@ -38,7 +38,7 @@ class Recipe:
     leave_out: float = 0.0
     """Share of the images that an epoch skips, drawn from the half with the smaller losses."""
     leave_out_from: int = 0
-    """The first epoch that does so, counted from 0."""
+    """The first epoch that skips images, counted from 0."""
     brightness: float = 0.0
     """Largest random change of an image's brightness, in standard deviations of the training images."""
     contrast: float = 0.0
@@ -67,7 +67,7 @@ class Recipe:
     bias_lr: float = 1.0
     """Factor of the biases' learning rate; their weight decay is divided by it."""
     head_lr: float = 1.0
-    """The same factor for the last layer."""
+    """Factor of the last layer's learning rate; its weight decay is divided by it."""
     muon: float = 0.0
     """Momentum of Muon, which trains the convolutions instead of SGD."""
     whiten: int = 0
@@ -79,7 +79,7 @@ class Recipe:
     ema: float = 0.0
     """Decay per step of the average of the weights that is evaluated."""
     views: int = 1
-    """Number of views averaged in the evaluation: 2 with the mirror image, 6 with both shifted by a pixel."""
+    """Number of views averaged in the evaluation. 2: with the mirror image. 6: both also shifted by a pixel."""
     doubtful: float = 1.0
     """Share of the images (the least certain ones) that are evaluated with more than one view."""
     channels_last: bool = False
@@ -120,7 +120,7 @@ def peak(epochs: int, lr: float) -> Knots:
 
 
 def falling(epochs: int) -> Knots:
-    """Return a linear schedule from the rate for batches of 1,536 to 0."""
+    """Return a schedule that falls linearly to 0 from the learning rate for batches of 1,536."""
     return ((0, 0.205), (epochs, 0))
 
 
@@ -155,7 +155,7 @@ def ladder() -> dict[str, Recipe]:
     rungs["whitening"] = now = replace(now, whiten=3, cutout=5, epochs=14, lr=peak(14, 1.0))
     rungs["ema"] = now = replace(now, ema=0.99, epochs=13, lr=((0, 0), (2.6, 1.0), (11, 0.1), (13, 0.1)))
     rungs["tta"] = now = replace(now, views=2, cutout=0, epochs=10, lr=((0, 0), (2, 1.0), (8, 0.1), (10, 0.1)))
-    # From here on the records since 2024.
+    # The next rungs are records since 2024; the last two rungs are our own.
     rungs["airbench94"] = now = replace(
         now, network="narrow", activation="gelu", norm_momentum=0.4, ghosts=1, logit_scale=1 / 256,
         muon=0.6, momentum=0.85, bias_lr=440, head_lr=5600, weight_decay=1 / 60, lr=((0, 0.24), (9, 0)),

@@ -115,12 +115,12 @@ class Run:
                 group["lr"] = lr * group["factor"]
         images, labels, *places = batch
         loss, losses = self.objective(images, labels)
-        loss = loss.clone()  # the stepper keeps it, and CUDA graphs of the compiled objective write the next one there
+        loss = loss.clone()  # the stepper keeps the loss, which the next replay of a CUDA graph would overwrite
         if places:
             self.losses[places[0]] = losses
         self.stepper.backward(loss)
         self.stepper.step()
-        if self.recipe.ema and self.steps % 5 == 0:  # more often was no better in the source
+        if self.recipe.ema and self.steps % 5 == 0:  # averaging more often was no better in the source
             follow(self.average, self.model, self.recipe.ema**5)
         return loss.detach()
 
@@ -172,12 +172,12 @@ def warm_up(objective: Objective, trial: Trial, clock: Clock) -> None:
     some, tests = min(many, batch) + (many % batch if many > batch else 0), 2 * TEST_BATCH
     if trial.case.device == "cpu" and not trial.params.compile:
         some, tests = min(32, many), 8
-    elif recipe.pipeline == "device":  # memory and compiled code depend on the number
+    elif recipe.pipeline == "device":  # memory and compiled code depend on the number of images
         some = many
     noise = noise_images((some, tests), trial.seed)
     run = Run(objective, trial, clock)
     batches, seen = run.prepare(noise)
-    first: dict[Stage, int] = {}  # epoch of each stage
+    first: dict[Stage, int] = {}  # the first epoch of each stage
     for epoch in range(run.epochs):
         first.setdefault(stage_at(recipe, epoch, run.epochs), epoch)
     # The second step of a kind records CUDA graphs; the third is the first normal one.
@@ -197,7 +197,7 @@ def keep_memory() -> None:
     """Make glibc keep freed memory, as torch does on CUDA.
 
     By default it returns large blocks to the system, which then clears every page of every large tensor in every
-    step: a fifth of a step of `speedrun` on two cores. Does nothing without glibc.
+    step. This took a fifth of a step of `speedrun` on two cores. Does nothing without glibc.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -215,13 +215,13 @@ def blueprint(trial: Trial) -> Blueprint:
     if recipe.network == "narrow":  # not trained in most epochs
         whitening_layer(model).bias.requires_grad_(False)  # type: ignore[union-attr]
     factors = {"biases": recipe.bias_lr, "the last layer": recipe.head_lr}
-    faster = [f"{name} {factor:g} times" for name, factor in factors.items() if factor != 1]
+    faster = [f"times {factor:g} for {name}" for name, factor in factors.items() if factor != 1]
     return Blueprint(
         network=model,
         inputs=(torch.zeros(2, 3, SIZE, SIZE),),
         epochs=epochs,
         schedule={"learning rate": partial(rate_at, recipe, epochs=epochs)},
-        note=f"This rate; {', '.join(faster)}" if faster else "",
+        note=f"This rate, {', '.join(faster)}" if faster else "",
     )
 
 

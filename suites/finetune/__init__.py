@@ -2,11 +2,11 @@
 
 The networks are Hugging Face's (transformers), the adapters those of peft: rank 16 beside every linear layer but the
 last. `llama-1b` and `llama-8b` have the sizes of Llama 3.2 1B and Llama 3.1 8B, `smollm-135m` those of SmolLM 135M;
-`llama-6m` is for CPUs. Weights are random, and rows say so (`weights=random` among the parameters): they cost the same
-time as real ones. `--set weights=given --weights DIR` starts from real ones.
+`llama-6m` is for CPUs. Weights are random, and rows show this (`weights=random` among the parameters). They cost the
+same time as real ones. `--set weights=given --weights DIR` starts from real ones.
 
 With LoRA the frozen weights have 16 bits where the precision computes in 16 bits; adapters stay fp32. With QLoRA they
-have 4 bits (NF4, scales quantized again) and are expanded for each product, so it is a method and no precision.
+have 4 bits (NF4 with fp32 scales) and are expanded for each product. So QLoRA is a method, not a precision.
 
 Samples are trained tokens. Timed: training steps and validation. training.py has the network, and what trains it.
 """
@@ -18,9 +18,9 @@ from importlib.util import find_spec
 
 from gpubench import Case, Param, ParamValue, Suite, imported
 
-# peft imports bitsandbytes if it is installed, which warns on a CPU of missing kernels for inference.
+# If installed, bitsandbytes is imported by peft, and warns on a CPU of missing kernels for inference.
 logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
-# peft also imports torchao if it is installed, for which torch logs a deprecation twice.
+# If installed, torchao is imported by peft too, and torch then logs a deprecation twice.
 logging.getLogger("torch.utils._pytree").addFilter(lambda record: "register_constant() on Enum" not in str(record.msg))
 
 CONTEXT = 2048
@@ -36,7 +36,7 @@ class Size:
     """Width inside the perceptron of a layer."""
     heads: int
     shared_heads: int
-    """Heads of keys and values, each for several of queries."""
+    """Heads of keys and values, each shared by several heads of queries."""
     vocabulary: int
     tied: bool
     """Whether the embedding is also the last layer's matrix."""
@@ -57,10 +57,10 @@ SIZES = {
 
 
 def flops(model: str, params: Mapping[str, ParamValue]) -> float:
-    """Return the floating-point operations per token, forward and backward; what is computed again does not count.
+    """Return the floating-point operations per token, forward and backward; recomputed activations do not count.
 
-    Matrix products only, attention with the whole square of the context. A trained matrix takes three products,
-    a frozen one two: it has no gradient of its own.
+    Counts matrix products only, and attention over the whole square of the context. A trained matrix takes three
+    products. A frozen one takes two: it has no gradient of its own.
     """
     size = SIZES[model]
     frozen = params["method"] != "full"

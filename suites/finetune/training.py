@@ -27,7 +27,7 @@ from . import SIZES
 ADAPTER = "default"
 """peft's name of the only adapter."""
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-"""Linear layers with an adapter, which QLoRA has in 4 bits: all but the last."""
+"""Linear layers that get an adapter, and 4-bit weights with QLoRA: all but the last."""
 SHAPE = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")
 WARMUP = 0.03
 """Share of the steps in which the learning rate rises."""
@@ -43,8 +43,8 @@ class WithLoss(nn.Module):
         self.llama = llama
 
     def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Return the mean loss, in nats per token, of int64 (N, T) and the tokens that follow, (N, T)."""
-        # As LlamaForCausalLM computes, whose own forward waits for the device to see whether sequences are packed.
+        """Return the mean loss, in nats per token, of int64 tokens (N, T); `targets` (N, T): the tokens that follow."""
+        # LlamaForCausalLM.forward computes the same, but waits for the device to check whether sequences are packed.
         llama: Any = self.llama
         x, positions = llama.model.embed_tokens(tokens), torch.arange(tokens.shape[1], device=tokens.device)[None]
         rotations = llama.model.rotary_emb(x, position_ids=positions)
@@ -57,10 +57,10 @@ class WithLoss(nn.Module):
 def network_of(trial: Trial, device: torch.device, *, only_shapes: bool = False) -> WithLoss:
     """Return the trial's network on the device. Raises UserError if the given weights are another model's.
 
-    With `only_shapes` its weights are random, and those of 4 bits are stand-ins of the same size.
+    With `only_shapes` its weights are random, and tensors of the same size replace 4-bit weights.
     """
     params, precision = trial.params, PRECISIONS[trial.case.precision]
-    # All weights are trained in fp32; autocast would cast frozen ones to 16 bits for each product.
+    # Trained weights keep the precision's dtype. Frozen ones get autocast's: it would cast them for each product.
     frozen = precision.weights if params.method == "full" else precision.autocast or precision.weights
     dtype: torch.dtype = getattr(torch, frozen)
     if only_shapes or params.weights == "random" or trial.case.weights == "random":
@@ -70,10 +70,10 @@ def network_of(trial: Trial, device: torch.device, *, only_shapes: bool = False)
     if params.method != "full":
         add_adapters(llama, params.rank, device)
     if params.checkpointing:
-        # Older releases have only the second name; newer ones warn of it.
+        # Older releases have only the second name; newer ones warn that it is deprecated.
         enable = getattr(llama, "activation_checkpointing_enable", None) or llama.gradient_checkpointing_enable
         enable()
-    # Also for validation: there is no dropout, and in `eval` bitsandbytes repacks weights on a CPU.
+    # In train mode for validation too: there is no dropout, and in `eval` bitsandbytes repacks weights on a CPU.
     return WithLoss(llama).train()
 
 
@@ -141,9 +141,9 @@ def quantize(layer: nn.Module) -> None:
 
 
 def stand_in(layer: nn.Module) -> None:
-    """Give the linear layers of a layer the bytes that `quantize` leaves: bitsandbytes takes no tensors without data.
+    """Replace weights by as many bytes as `quantize` makes of them: bitsandbytes accepts no tensors without data.
 
-    Those are half a byte for each weight, and a scale in fp32 for 64 of them.
+    These are half a byte for each weight, and an fp32 scale for each 64 weights.
     """
     for _, linear in linears_of(layer):
         linear.register_buffer("packed", torch.empty(linear.weight.numel() * 9 // 16, dtype=torch.uint8))
@@ -155,7 +155,7 @@ def add_adapters(llama: LlamaForCausalLM, rank: int, device: torch.device) -> No
     """Freeze the weights and add peft's adapters in fp32: W x becomes W x + 2 B A x, with B zero at first."""
     llama.is_loaded_in_4bit = True  # peft then looks for bitsandbytes' layers
     config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=TARGETS)
-    # Elsewhere than on meta peft moves the adapters by Module.to, which the tensors of `gpubench fits` refuse.
+    # If the default device is not meta, peft calls Module.to, which the tensors of `gpubench fits` refuse.
     with torch.device("meta"):
         inject_adapter_in_model(config, llama, ADAPTER)
     for module in llama.modules():
@@ -167,7 +167,7 @@ def add_adapters(llama: LlamaForCausalLM, rank: int, device: torch.device) -> No
 
 
 def texts_of(trial: Trial) -> list[torch.Tensor]:
-    """Return the tokens of the training and the validation text, integers (N,): bytes, or those of given weights."""
+    """Return the tokens of the training and the validation text, each (N,): bytes, or tokens of the given weights."""
     if trial.synthetic or trial.case.weights in {"", "random"}:
         return load_text(trial, SIZES[trial.case.model].vocabulary)
     tokenizer = Tokenizer.from_file(str(weights_folder(trial) / "tokenizer.json"))

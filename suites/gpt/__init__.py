@@ -23,8 +23,8 @@ GPT2_VOCABULARY = 50_304
 def flops(model: str, params: Mapping[str, ParamValue]) -> float:
     """Return the floating-point operations per token, forward and backward.
 
-    Matrix products only, backward as twice forward, attention with the whole square of the context (Chowdhery et al.,
-    2022, appendix B; nanoGPT's). A formula, because FLOPs of a compiled step cannot be counted.
+    Matrix products only, backward as twice forward, attention over the whole square of the context (Chowdhery et al.,
+    2022, appendix B), as nanoGPT does. A formula, because FLOPs of a compiled step cannot be counted.
     """
     layers, width = int(params["layers"]), int(params["width"])
     products = layers * (12 * width**2 + 2 * width * int(params["context"])) + width * int(params["vocabulary"])

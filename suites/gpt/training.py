@@ -14,7 +14,7 @@ SPREAD = 0.02
 """Standard deviation of the first weights."""
 BETAS = (0.9, 0.95)
 WEIGHT_DECAY = 0.1
-"""Of matrices and embeddings."""
+"""Weight decay of matrices and embeddings."""
 WARMUP = 0.02
 """Share of the steps in which the learning rate rises."""
 
@@ -63,12 +63,12 @@ class Gpt(nn.Module):
         self.logits = nn.Linear(width, vocabulary, bias=False)
         self.logits.weight = self.tokens.weight
         for name, weight in self.named_parameters():
-            if weight.ndim == 2:  # 3: the last of a Sequential
+            if weight.ndim == 2:  # `output` and `shrink` are number 3 of their Sequential
                 spread = SPREAD / (2 * layers) ** 0.5 if name.endswith("3.weight") else SPREAD
                 nn.init.normal_(weight, std=spread)
 
     def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Return the mean loss, in nats per token, of int64 (N, T) and the tokens that follow, (N, T)."""
+        """Return the mean loss, in nats per token, of int64 tokens (N, T); `targets` (N, T): the tokens that follow."""
         x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
         for layer in self.layers:
             x = layer(x)
@@ -92,7 +92,7 @@ def rate_at(step: int, steps: int, warmup_steps: int) -> float:
 
 
 def optimizers_of(trial: Trial, network: Gpt) -> list[torch.optim.Optimizer]:
-    """Return AdamW, after Muon if the trial asks for it. Raises UserError if this torch has no Muon."""
+    """Return AdamW; if the trial asks for Muon, Muon and AdamW. Raises UserError if this torch has no Muon."""
     params, weights = trial.params, list(network.parameters())
     matrices = [weight for weight in weights if weight.ndim > 1]
     optimizers: list[torch.optim.Optimizer] = []
@@ -112,7 +112,7 @@ def optimizers_of(trial: Trial, network: Gpt) -> list[torch.optim.Optimizer]:
 
 
 def share_at(step: int, steps: int) -> float:
-    """Return that share with the recipe's warm-up."""
+    """Return `rate_at` with the recipe's warm-up."""
     return rate_at(step, steps, int(WARMUP * steps))
 
 

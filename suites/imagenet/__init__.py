@@ -3,9 +3,9 @@
 From the DAWNBench entry of fast.ai and DIUx (cybertronai/imagenet18, 2018). It trained ResNet-50 to 93% top-5 in
 18 minutes on 128 V100. Lambda ran it on 8 Titan RTX in 2.37 hours (lambdal/imagenet18).
 
-With `phases=four-minutes optimizer=lars` it is the recipe of "Training ImageNet in Four Minutes" (Jia and others 2018,
-arXiv 1807.11205), as far as that is published: LARS, steps of 64K images (`global_batch`), gradients sent in fp16 and
-summed in three steps over groups. `scaling` measures its speed alone, on random images.
+docs/imagenet.md has the command for "Training ImageNet in Four Minutes" (Jia and others 2018, arXiv 1807.11205), as far
+as that recipe is published: `phases=four-minutes`, LARS, steps of 64K images (`global_batch`), gradients sent in fp16
+and summed in three steps over groups. The suite `scaling` measures only the rate of such training, on random images.
 
 Timed: all epochs, training, validation and input pipeline, and the checkpoint after each. Not timed: imports, building
 the model, listing the images, making resized copies (`gpubench data prepare imagenet`).
@@ -38,7 +38,7 @@ def suited(params: Mapping[str, ParamValue], device_kind: str, data: str) -> dic
 
 
 def missing_copies(params: Mapping[str, ParamValue], data: str) -> list[int]:
-    """Return the sizes of the copies that the schedule reads, if any of them were not made."""
+    """Return the sizes of all copies that the schedule reads, if a copy is missing; else an empty list."""
     sizes = sorted({phase.copies for phase in schedule_in(params).phases if phase.copies and params["copies"]})
     folders = [images.copies_folder(datasets.cache_folder(), data, size) for size in sizes]
     return [] if all(map(images.copies_are_whole, folders)) else sizes
@@ -84,17 +84,17 @@ SUITE = Suite(
     default_models=("resnet50",),
     params={
         "phases": Param("titan-rtx", "titan-rtx, four-minutes, tiny, or a TOML file (docs/imagenet.md)", read=read),
-        "epochs": Param(0, "epochs of the whole run, to which the schedule is stretched; 0 is the schedule's own"),
+        "epochs": Param(0, "epochs of the whole run, to which the schedule is stretched; 0: as many as it has"),
         "copies": Param(True, "read the resized copies that the schedule names; false reads the originals"),
         "goal": Param(0.93, "top-5 that a full run must reach; 0: none"),
         "optimizer": Param("sgd", "optimizer of all weights", choices=("sgd", "lars")),
-        "lr": Param(0.0, "highest learning rate, in the shape of the schedule; 0 is the schedule's own"),
-        "global_batch": Param(0, "images in a step of all processes, added up from batches; 0 is a batch of each"),
-        "weight_decay": Param(1e-4, "of all weights but BatchNorm's and biases"),
-        "gradients_as": Param("fp32", "what processes send: fp16 halves it", choices=("fp32", "fp16")),
-        "all_reduce": Param("flat", "how they are summed, as in scaling", choices=("flat", "hierarchical", "hybrid")),
-        "hybrid_kib": Param(64, "KiB up to which a bucket is summed hierarchically by hybrid", least=1),
-        "group": Param(0, "processes in a group of hierarchical; 0 is those of one machine"),
+        "lr": Param(0.0, "highest learning rate of the schedule; 0: the schedule's own"),
+        "global_batch": Param(0, "images in a step of all processes, from several batches; 0: one batch of each"),
+        "weight_decay": Param(1e-4, "weight decay; BatchNorm and biases have none"),
+        "gradients_as": Param("fp32", "dtype in which processes send gradients", choices=("fp32", "fp16")),
+        "all_reduce": Param("flat", "how to sum gradients, as in scaling", choices=("flat", "hierarchical", "hybrid")),
+        "hybrid_kib": Param(64, "hybrid: KiB up to which a bucket is summed hierarchically", least=1),
+        "group": Param(0, "hierarchical: processes in a group; 0: those of one machine"),
         "bucket_mib": Param(25, "MiB of gradients that are sent together", least=1),
         "workers": Param(
             -1,
@@ -103,8 +103,8 @@ SUITE = Suite(
         ),
         "memory_format": MEMORY_FORMAT,
         "compile": Param(False, "torch.compile the model for training"),
-        "train_images": Param(0, "train on so many images only; 0 is all"),
-        "valid_images": Param(0, "validate on so many images only; 0 is all"),
+        "train_images": Param(0, "train on only N images; 0 is all"),
+        "valid_images": Param(0, "validate on only N images; 0 is all"),
     },
     studies=("stages", "batch"),
     quality="top5",

@@ -27,7 +27,7 @@ from .network import Batch
 
 Decoder = Callable[[bytes], Image.Image]
 NotedImages = dict[str, dict[str, str]]
-"""Images that could not be used (`bad train`, `bad valid`), with reasons, and images not RGB (`odd`), with modes."""
+"""Images that could not be used (`bad train`, `bad valid`) with reasons; images that are not RGB (`odd`) with modes."""
 SYNTHETIC_CLASSES, SYNTHETIC_TRAIN, SYNTHETIC_VALID = images.IMAGENET
 SYNTHETIC_SHAPES = ((500, 375), (375, 500), (500, 333), (500, 500))
 """Common sizes of photographs; synthetic images have them in turn."""
@@ -45,16 +45,16 @@ def decode_jpeg(content: bytes) -> Image.Image:
 
 
 def find_decoder() -> tuple[Decoder | None, str]:
-    """Return torchvision's decoder; or None and a remark for the row, because PIL is slower.
+    """Return torchvision's decoder and an empty text; or None (PIL decodes) and a remark for the row: PIL is slower.
 
-    It is tried once with a JPEG made here: torchvision 0.29 deprecates its decoders, and a missing one, or one without
-    libjpeg, must not look like a folder of broken files.
+    The decoder is tried once with a JPEG made here. torchvision 0.29 deprecates its decoders, and a missing decoder, or
+    one without libjpeg, must not look like a folder of broken files.
     """
     jpeg = io.BytesIO()
     Image.new("RGB", (8, 8)).save(jpeg, "JPEG")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the deprecation
+            warnings.simplefilter("ignore")  # decode_jpeg warns that it is deprecated
             decode_jpeg(jpeg.getvalue())
     except Exception as error:  # whatever it is, PIL can decode
         why = str(error).partition("\n")[0][:80]
@@ -63,7 +63,7 @@ def find_decoder() -> tuple[Decoder | None, str]:
 
 
 class Pictures(Dataset[Made]):
-    """A dataset whose items are batches of uint8 images; it has no state, so one pool serves all phases."""
+    """A dataset whose items are batches of uint8 images; it has no state, so all phases use one pool of processes."""
 
     def __init__(self, tree: images.Tree, copies: Mapping[int, Path], decode: Decoder | None) -> None:
         self.splits = {"train": tree.train, "valid": tree.valid}
@@ -114,7 +114,7 @@ class Pass:
     feed: "Feed | SyntheticFeed"
     specs: Sequence[Spec]
     samples: int
-    """Of all processes."""
+    """Images that all processes read together."""
 
     def __len__(self) -> int:
         return len(self.specs)
@@ -125,11 +125,11 @@ class Pass:
 
 @dataclass(frozen=True)
 class Training:
-    """A pass over training images, step by step: in each, the batches whose gradients are added up."""
+    """A pass over training images. Yields, for each step, the batches whose gradients are added up."""
 
     batches: Pass
     images_per_step: int
-    """Of all processes."""
+    """Images in a step of all processes together."""
     weights: Sequence[Sequence[float]]
     """Factors for the loss of each batch of each step, so that every image of all processes has the same weight."""
 
@@ -213,11 +213,11 @@ class Feed:
                 yield x.permute(0, 3, 1, 2), y
         finally:
             self.stopped = True
-            for _ in batches:  # batches in progress, for which the next pass would have to wait
+            for _ in batches:  # discard the batches in progress, or the next pass would wait for them
                 pass
 
     def moved(self, made: Made) -> Batch:
-        """Return images and labels on the device; a card copies them while it computes the steps before."""
+        """Return images and labels on the device; a card copies them while it computes earlier steps."""
         if self.stream is None:
             return made.x.to(self.device), made.y.to(self.device)
         with torch.cuda.stream(self.stream):
@@ -225,12 +225,12 @@ class Feed:
         steps = torch.cuda.current_stream(self.device)
         steps.wait_stream(self.stream)
         for tensor in (x, y):
-            tensor.record_stream(steps)  # their memory is free after the step that uses them
+            tensor.record_stream(steps)  # so that their memory is not reused before that step ends
         return x, y
 
 
 class SyntheticFeed:
-    """Random images, one batch of each shape that stays on the device: the card without an input pipeline."""
+    """Random images: one batch of each shape, which stays on the device. So a run has no input pipeline."""
 
     def __init__(self, trial: Trial) -> None:
         self.device = torch.device(trial.case.device)
@@ -253,7 +253,7 @@ class Source:
 
     feed: Feed | SyntheticFeed
     train_images: Sequence[int]
-    """Indices of the images to train on; fewer than all are spread over all classes."""
+    """Indices of the images to train on. If they are fewer than all, they are drawn from all classes."""
     valid_images: Sequence[int]
     """Indices of the images to validate on."""
     sizes: Sequence[tuple[int, int]]
@@ -281,7 +281,7 @@ class Source:
         self.train_images = order[: params.train_images or train].tolist()
         self.valid_images = random.Random(0).sample(range(valid), min(params.valid_images or valid, valid))
         files = [tree.root / tree.valid.path(index) for index in range(valid)] if rectangles else []
-        # A bad file has any size: it will be refused by name.
+        # A bad file gets an arbitrary size: it will be refused by name.
         self.sizes = [size or (1, 1) for size in images.sizes_of(files)]
         copies = {phase.copies for phase in schedule.phases if phase.copies} if params.copies else set()
         folders = {size: images.copies_folder(datasets.cache_folder(), trial.case.data, size) for size in copies}
@@ -346,7 +346,7 @@ class Source:
         """Return remarks for the row: the decoder if not torchvision's, and images skipped or converted."""
         remarks = [self.decoder_remark] if self.decoder_remark else []
         if self.too_large:
-            remarks.append("the images exceed the free memory: later epochs are projected as if they found none in it")
+            remarks.append("the images exceed the free memory: later epochs are projected as if read from disk")
         if bad := self.noted["bad train"]:
             remarks.append(f"training skipped {named(bad)}")
         if odd := self.noted["odd"]:

@@ -23,7 +23,7 @@ MOMENTUM = 0.9
 
 
 def network_of(name: str, classes: int) -> torch.nn.Module:
-    """Return AlexNet with BatchNorm, or torchvision's ResNet, whose blocks begin with a last BatchNorm of zero.
+    """Return AlexNet with BatchNorm, or torchvision's ResNet with a zero scale in the last BatchNorm of each block.
 
     They take images of any size. Their last layer begins with weights from N(0, 0.01). `small` is for a CPU and small
     images: ResNet-18's first layers, a block of 64 channels and one of 128.
@@ -62,7 +62,7 @@ class Network:
         self.model = self.mode.prepare(model.to(self.device).to(memory_format=self.layout))
         self.optimizer = optimizer_of(params.optimizer, self.model, params.weight_decay)
         self.stepper = Stepper(self.mode, self.model, self.optimizer, clock, loss_scale=params.loss_scale)
-        # Every step would broadcast BatchNorm's statistics; `agree` does before they are used.
+        # Not in every step: `agree` broadcasts BatchNorm's statistics before they are used.
         self.shared = distributed(self.model, trial, broadcast_buffers=False, bucket_cap_mb=params.bucket_mib)
         sent = torch.float16 if params.gradients_as == "fp16" else torch.float32
         send_gradients(self.shared, trial, params.all_reduce, params.group, sent, params.hybrid_kib << 10)
@@ -114,7 +114,7 @@ class Network:
         }
 
     def restore(self, state: State) -> None:
-        """Restore such a state."""
+        """Restore a state that `state` returned."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.stepper.restore(state["stepper"])

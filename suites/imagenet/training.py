@@ -22,9 +22,9 @@ from .network import Network, Score, State, evaluate, network_of, no_algorithm_s
 Line = dict[str, Any]
 """A line of the row's table: an epoch, or a phase."""
 CLASSES = 1000
-"""Of ImageNet; a run has those of its tree."""
+"""Number of ImageNet's classes, for the blueprint. A run has the classes of its folder of images."""
 SEARCHED = ("max", "fastest")
-"""Batch policies that search a batch: they must not take a step that has too few images for one that fits."""
+"""Batch policies that search a batch: a step that has fewer images than the batch must not count as one that fits."""
 
 
 class Checkpoint:
@@ -146,7 +146,7 @@ def rate(schedule: Schedule, epoch: float, images: int, highest: float) -> float
 
 
 def first_reached(lines: Sequence[Line], trial: Trial) -> Line | None:
-    """Return the line of the first epoch that reached the goal, or None: the run has then reached it.
+    """Return the line of the first epoch that reached the goal: then the run has reached it. Else None.
 
     Sampled runs and runs on made-up images have no goal.
     """

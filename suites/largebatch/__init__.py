@@ -1,6 +1,6 @@
 """Accuracy on CIFAR-10 as the batch grows, with SGD or LARS.
 
-It completes `scaling`: more processes are only worth adding while training with their large batch still learns.
+It completes `scaling`: more processes are only worth adding if training with their larger batch still learns.
 
 A step's batch is `global_batch` samples over all processes. Its gradient is the mean of gradients of `--batch` samples.
 BatchNorm sees `--batch` samples however large the step is, so that only the step differs.
@@ -18,7 +18,7 @@ from gpubench.suite.trial import autocast_refusal
 
 TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000
 RATES = {"sgd": 0.1, "lars": 10.0, "lars-fp16-norms": 10.0}
-"""Learning rates of `lr=0`."""
+"""Peak learning rates at a batch of 512, used if `lr` is 0."""
 
 
 SUITE = Suite(
@@ -30,11 +30,11 @@ SUITE = Suite(
         "global_batch": Param(512, "samples of a step, over all processes", least=2),
         "optimizer": Param("lars", "optimizer, and the dtype of its norms", choices=tuple(RATES)),
         "lr": Param(0.0, "peak learning rate at a batch of 512; 0 is 0.1 for sgd and 10 for LARS"),
-        "warmup": Param(0.2, "share of all steps in which the rate grows"),
+        "warmup": Param(0.2, "share of all steps in which the learning rate grows"),
         "epochs": Param(10, "epochs of the whole run", least=1),
         "width": Param(32, "channels of the first convolution", least=1),
-        "train_images": Param(0, "train on the first so many images only; 0 is all"),
-        "valid_images": Param(0, "validate on the first so many images only; 0 is all"),
+        "train_images": Param(0, "train on only the first N images; 0 is all"),
+        "valid_images": Param(0, "validate on only the first N images; 0 is all"),
     },
     studies=("batch", "scaling"),
     quality="accuracy",

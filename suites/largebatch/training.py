@@ -17,7 +17,7 @@ from . import RATES, TEST_IMAGES, TRAIN_IMAGES
 CLASSES = 10
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 REFERENCE = 512
-"""The batch at which the learning rate is `lr`."""
+"""The batch, in samples of all processes, at which the peak learning rate is `lr`."""
 MOMENTUM, DECAY, TRUST = 0.9, 5e-4, 1e-3
 
 
@@ -101,7 +101,7 @@ class NaiveLars(torch.optim.SGD):
 
 
 def optimizer_of(name: str, network: torch.nn.Module) -> torch.optim.Optimizer:
-    """Return the optimizer; biases and BatchNorm neither decay nor adapt."""
+    """Return the optimizer. Biases and BatchNorm have neither weight decay nor LARS's scaling."""
     if name == "lars":
         return Lars(network.parameters(), lr=1.0, momentum=MOMENTUM, decay=DECAY, trust=TRUST)
     decayed = [weight for weight in network.parameters() if weight.ndim > 1]
@@ -158,7 +158,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     quality = {"accuracy": 0.0, "loss": 0.0}
     for _ in clock.epochs(params.epochs):
         model.train()
-        # The clock is first, so that it reaches the loader's end.
+        # The clock comes first in `zip`, so that it sees the end of the loader.
         for batch, share in zip(clock.steps(loader, "train", loader.samples), loader.shards, strict=False):
             step(batch, share.weight)
             taken += 1

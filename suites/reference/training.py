@@ -13,7 +13,7 @@ from gpubench.training import Stepper, layout, mode_of
 from . import SEQUENCE, VOCABULARY
 
 WIDTH, HEADS, INNER = 768, 12, 3072
-"""Of BERT-base."""
+"""BERT-base: features of a token, attention heads of a layer, features inside its perceptron."""
 MOMENTUM = 0.9
 Batch = tuple[torch.Tensor, torch.Tensor]
 """Inputs, and the class of each."""

@@ -2,7 +2,7 @@
 
 After the benchmark of an RTX 2080 Ti against a GTX 1080 Ti (S. Bhutani, 2019;
 init27/RTX-2080Ti-Vs-GTX-1080Ti-CIFAR-100-Benchmarks). Its procedure is `recipe=article`: an ImageNet body that stays
-frozen but for its BatchNorm, a new head, the CPU's transforms, one cycle of 30 epochs. `recipe=full`, the default,
+frozen but for its BatchNorm, a new head, transforms on the CPU, one cycle of 30 epochs. `recipe=full`, the default,
 trains every weight from random initialisation. Published, 30 epochs of ResNet-18 in fp32: 1,692 s on the RTX 2080 Ti
 and 2,126 s on the GTX 1080 Ti.
 
@@ -77,8 +77,8 @@ SUITE = Suite(
         "workers": Param(4, "loader processes of pipeline=workers"),
         "memory_format": MEMORY_FORMAT,
         "compile": Param(False, "torch.compile the model"),
-        "train_images": Param(0, "train on the first so many images only; 0 is all"),
-        "valid_images": Param(0, "validate on the first so many images only; 0 is all"),
+        "train_images": Param(0, "train on only the first N images; 0 is all"),
+        "valid_images": Param(0, "validate on only the first N images; 0 is all"),
     },
     presets={"recipe": {"article": {"pipeline": "workers", "loss_scale": 512}}},
     weights=pretrained,

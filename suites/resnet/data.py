@@ -74,7 +74,7 @@ def shards_of(samples: int, trial: Trial, train: bool) -> list[Shard]:
 
 
 def crop_and_flip(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Return the images padded by 4, cropped to 32 at random, half of them flipped: all of a batch at once."""
+    """Return the images padded by 4, cropped to 32 at random, and half of them flipped; a whole batch at once."""
     n, device = len(images), images.device
     rows = torch.randint(0, 9, (n, 1, 1, 1), generator=generator, device=device)
     columns = torch.randint(0, 9, (n, 1, 1, 1), generator=generator, device=device)
@@ -88,10 +88,10 @@ def crop_and_flip(images: torch.Tensor, generator: torch.Generator) -> torch.Ten
 
 
 def article_transforms(images: torch.Tensor, size: int, generator: torch.Generator | None = None) -> torch.Tensor:
-    """Return images (N, 3, H, W) in [0, 1] resized and changed at random, each its own way, as by fastai 1.
+    """Return images (N, 3, H, W) in [0, 1], resized and each changed at random, as `get_transforms()` of fastai 1 does.
 
-    Its `get_transforms()`: flip with probability 0.5; with 0.75 each, warp to 0.2, rotation to 10 degrees, zoom to 1.1,
-    brightness and contrast to 0.2. All that moves pixels is one bilinear sampling, padded by reflection.
+    Flips have probability 0.5. The other changes have 0.75 each: warp up to 0.2, rotation up to 10 degrees, zoom up to
+    1.1, brightness and contrast up to 0.2. Pixels move once, in one bilinear sampling that is padded by reflection.
     """
     count, device = len(images), images.device
 
@@ -136,7 +136,7 @@ def warp(x: torch.Tensor, y: torch.Tensor, magnitude: torch.Tensor) -> tuple[tor
 
 
 def resized(images: torch.Tensor, size: int, recipe: str) -> torch.Tensor:
-    """Return float images (N, 3, size, size); fastai 1 takes the corners of both for the same points."""
+    """Return float images (N, 3, size, size). In the article, as in fastai 1, corner pixels stay at the corners."""
     return interpolate(images, size=(size, size), mode="bilinear", align_corners=recipe == "article")
 
 

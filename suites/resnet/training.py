@@ -27,12 +27,12 @@ from . import CLASSES, samples_of
 from .data import device_loader, load_images, split, worker_loader
 
 FULL_RATE, ARTICLE_RATE, ARTICLE_NAMED_RATE = 3e-3, 3e-3, 1e-2
-"""Peak learning rates of `lr=0`."""
+"""Peak learning rates if `lr` is 0. The last is for the case in which the article's notebooks name a rate."""
 
 
 def learner(trial: Trial, data: DataLoaders, clock: Clock | None, model: torch.nn.Module, **options: Any) -> Learner:
-    """Return the Learner of both recipes: AdamW with weight decay 0.01; without a clock it is only drawn."""
-    # fastai 1's betas, the first of which the one cycle sets; torch's are (0.9, 0.999).
+    """Return the Learner of both recipes: AdamW with weight decay 0.01. Without a clock it can only be drawn."""
+    # fastai 1's betas; torch's are (0.9, 0.999). The one cycle changes the first beta.
     betas = {"betas": (0.9, 0.99)} if trial.params.recipe == "article" else {}
     device = torch.device(trial.case.device)
     model = model.to(device).to(memory_format=layout(trial.case))
@@ -95,11 +95,11 @@ def one_cycle(learn: Learner, trial: Trial) -> None:
         learn.fit_one_cycle(epochs, lr or FULL_RATE)
         return
     steps = epochs * max(1, samples_of(trial.case.params) // (trial.batch_size * trial.case.processes))
-    # Its notebooks name a rate, which all groups get, for ResNet-18 in fp32 alone; by default a slice gives the body a
-    # tenth of the head's.
+    # The article's notebooks name a learning rate only for ResNet-18 in fp32; all groups get it. By default fastai's
+    # slice gives the body a tenth of the head's rate.
     named = trial.case.model == "resnet18" and PRECISIONS[trial.case.precision].full
     rate = lr or (ARTICLE_NAMED_RATE if named else slice(ARTICLE_RATE))
-    # The rise of fastai 1 has whole steps, and the fall ends at 1 / 10,000 of the first rate.
+    # In fastai 1 the rise has whole steps, and the fall ends at 1 / 10,000 of the first rate.
     learn.fit_one_cycle(
         epochs, rate, moms=(0.95, 0.85, 0.95), pct_start=max(1, int(0.3 * steps)) / steps, div_final=25e4
     )
@@ -129,7 +129,7 @@ def blueprint(trial: Trial) -> Blueprint:
         inputs=(torch.zeros(2, 3, size, size),),
         epochs=epochs,
         schedule={
-            "learning rate": lambda epoch: float(rates(epoch / epochs)[-1]),  # of each group
+            "learning rate": lambda epoch: float(rates(epoch / epochs)[-1]),  # of the last group
             "momentum": lambda epoch: float(momenta(epoch / epochs)),
         },
     )

@@ -1,21 +1,21 @@
 """Many processes: all-reduce, ResNet-50 and AlexNet-BN.
 
 After "Highly Scalable Deep Learning Training System with Mixed-Precision: Training ImageNet in Four Minutes" (Jia and
-others 2018, arXiv 1807.11205). There a cluster's speed is T = S x N x e: S of one process, N processes, and the share
-e of it that each keeps. `gpubench compare` works out S, T(N) and e(N) from rows of several N. Published: ResNet-50 in
-6.6 minutes on 2,048 Tesla P40 and AlexNet-BN in 4 on 1,024.
+others 2018, arXiv 1807.11205). There the rate of a cluster is T = S x N x e: S is the rate of one process, N the number
+of processes, e the share of S that each keeps. `gpubench compare` computes S, T(N) and e(N) from rows of several N.
+Published: ResNet-50 in 6.6 minutes on 2,048 Tesla P40 and AlexNet-BN in 4 minutes on 1,024.
 
 `allreduce` times single messages and the gradients of both networks, tensor by tensor and fused. It does so with the
 backend's own algorithm (`flat`) and in three steps (`hierarchical`). Those are: reduce inside a group, all-reduce
 between the groups' first processes, broadcast back. Every sum is compared with the exact one before it is timed. The
-columns of `table` are those of nccl-tests. A linear layer that trains meanwhile proves the precision; the row's
+columns of `table` are those of nccl-tests. After the sums a linear layer is trained, to prove the precision; the row's
 `samples_per_second` counts its samples.
 
 `resnet50` and `alexnet-bn` train on random images on the device, as many and as large as ImageNet's. So neither disk
 nor decoder hides the cost of communication. Forward and backward are in the precision, weights in fp32. The optimizer
 is LARS, without weight decay on biases and BatchNorm.
 
-training.py has both.
+training.py has all models.
 """
 
 import math
@@ -50,17 +50,17 @@ SUITE = Suite(
     refuse=refuse,
     params={
         "smallest": Param(1 << 10, "bytes of the smallest message of allreduce", least=4),
-        "largest": Param(1 << 28, "bytes of the largest", least=1),
+        "largest": Param(1 << 28, "bytes of the largest message of allreduce", least=1),
         "gradients": Param(True, "also sum the gradients of resnet50 and alexnet-bn"),
         "fusion_mib": Param(64, "MiB up to which gradients are put together", least=1),
-        "group": Param(0, "processes in a group of hierarchical; 0 is those of one machine"),
+        "group": Param(0, "hierarchical: processes in a group; 0: those of one machine"),
         "epochs": Param(90, "epochs of the whole run of a network", least=1),
         "train_images": Param(IMAGES, "images in an epoch", least=1),
         "image_size": Param(224, "pixels of an image", least=63),
         "accumulate": Param(1, "batches whose gradients are added up before processes communicate", least=1),
-        "gradients_as": Param("fp32", "what DDP sends: fp16 halves it, as the paper does", choices=("fp32", "fp16")),
-        "all_reduce": Param("flat", "how DDP sums them, as allreduce does", choices=("flat", "hierarchical", "hybrid")),
-        "hybrid_kib": Param(64, "KiB up to which a bucket is summed hierarchically by hybrid", least=1),
+        "gradients_as": Param("fp32", "dtype of gradients that DDP sends; the paper's: fp16", choices=("fp32", "fp16")),
+        "all_reduce": Param("flat", "how DDP sums gradients", choices=("flat", "hierarchical", "hybrid")),
+        "hybrid_kib": Param(64, "hybrid: KiB up to which a bucket is summed hierarchically", least=1),
         "bucket_mib": Param(25, "MiB of gradients that DDP sends together", least=1),
         "lr": Param(1.0, "learning rate of LARS"),
         "memory_format": MEMORY_FORMAT,

@@ -29,7 +29,7 @@ from gpubench.training import (
 from . import CLASSES, NETWORKS
 
 BUNDLES, BUNDLE_SECONDS = 6, 0.1
-"""Calls are timed in bundles of about this length, so that launches and waits are a small part of it."""
+"""Calls are timed in BUNDLES bundles of about BUNDLE_SECONDS: launches and waits take a small part of a bundle."""
 LEAST_CALLS = {"cpu": 8, "cuda": 20}
 """Fewest timed calls of a payload."""
 MOST_CALLS = 10_000
@@ -64,7 +64,7 @@ def payloads_of(smallest: int, largest: int, width: int, gradients: bool) -> lis
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A way to sum tensors in place over all processes; `fusion_bytes`: in buckets of at most that size."""
+    """A way to sum tensors in place over all processes. `fusion_bytes`: largest bucket; 0: one tensor at a time."""
 
     name: str
     fusion_bytes: int
@@ -96,7 +96,7 @@ def buckets_of(tensors: Sequence[torch.Tensor], fusion_bytes: int) -> Iterator[l
 
 
 def algorithms_of(trial: Trial) -> list[Algorithm]:
-    """Return `flat`, and `hierarchical` if a group is more than one process and fewer than all."""
+    """Return `flat`, and `hierarchical` if a group has several processes, but not all; each also with fusion."""
     params = trial.params
     ways: list[tuple[str, Sum]] = [("flat", flat)]
     if 1 < group_size(trial, params.group) < trial.case.processes:
@@ -135,7 +135,7 @@ def seconds_of_a_call(algorithm: Algorithm, tensors: Sequence[torch.Tensor], dev
 
 
 def calls_in_a_bundle(call_seconds: float, kind: str) -> int:
-    """Return the calls for a bundle of its length; all but the first, the warm-up, have at least LEAST_CALLS."""
+    """Return the number of calls in a bundle. The bundles after the warm-up have at least LEAST_CALLS together."""
     least = -(-LEAST_CALLS.get(kind, LEAST_CALLS["cuda"]) // (BUNDLES - 1))
     return max(least, min(MOST_CALLS, math.ceil(BUNDLE_SECONDS / max(call_seconds, 1e-9))))
 
@@ -175,7 +175,7 @@ def measure_allreduce(trial: Trial, clock: Clock) -> None:
                 wrong = wrong_sums(algorithm, payload, dtype, device, trial)
                 if wrong:
                     raise RuntimeError(f"{algorithm.name}: {wrong} of {payload.name}'s sums are not exact")
-                # Sums of zeros are zeros.
+                # Zeros, because repeated sums of other values would overflow.
                 tensors = [torch.zeros(count, dtype=dtype, device=device) for count in payload.elements]
                 calls = calls_in_a_bundle(seconds_of_a_call(algorithm, tensors, device), device.type)
                 repeats = [tensors] * BUNDLES
@@ -216,7 +216,7 @@ class Images:
             )
             for _ in range(POOL)
         ]
-        # Only whole steps; the clock scales the time by the images that are left.
+        # Only whole steps; the clock scales the time up to all images.
         self.steps: int = max(1, trial.params.train_images // (self.images_a_step * trial.case.processes))
 
     def __len__(self) -> int:

@@ -39,13 +39,13 @@ PARAMS = {
     "ranks": Param(2, "training processes of `ddp` and `sharded`; the batch is shared out among them", least=2),
     "patience": Param(10, "epochs without a better validation loss before `stopping` stops", least=1),
     "evaluation_batches": Param(4, "training batches in a batch of `evaluation`", least=1),
-    "epochs": Param(30, "epochs, the most where it may stop early", least=1),
+    "epochs": Param(30, "epochs; the maximum if training may stop early", least=1),
     "lr": Param(1e-3, "constant learning rate: a schedule would have to know where training stops"),
     "decay": Param(5e-4, "AdamW's weight decay"),
     "width": Param(64, "channels of the stem; the stages have 2, 4 and 8 times as many", least=1),
-    "train_images": Param(0, "first images of the training part, which has 45,000; 0: all"),
-    "valid_images": Param(0, "first images of the 5,000 held out to validate on; 0: all"),
-    "test_images": Param(0, "first images of the 10,000 to test on; 0: all"),
+    "train_images": Param(0, "train on only the first N of 45,000 images; 0: all"),
+    "valid_images": Param(0, "validate on only the first N of 5,000 images held out; 0: all"),
+    "test_images": Param(0, "test on only the first N of 10,000 images; 0: all"),
 }
 MODELS: dict[ParamValue, dict[str, ParamValue]] = {
     "plain": {},

@@ -32,7 +32,7 @@ from . import CLASSES, SIZE, TEST_IMAGES, TRAIN_IMAGES, VALID_IMAGES
 from .network import network
 
 TRAIN, VALID, TEST = range(3)
-"""The passes of an epoch, and the numbers of their loaders."""
+"""Numbers of the three passes over images, and of their loaders."""
 Batch = list[torch.Tensor]
 """Images and labels."""
 Part = tuple[NDArray[np.uint8], NDArray[np.int64]]
@@ -88,7 +88,7 @@ class Batches:
         self.samples, self.shuffle, self.rank, self.ranks = samples, shuffle, rank, ranks
         self.sizes = [min(batch, samples - start) for start in range(0, samples, batch)]
         if len(self.sizes) > 1 and self.sizes[-1] < 2 * ranks:
-            rest = self.sizes.pop()  # too few for every BatchNorm; the clock scales the time
+            rest = self.sizes.pop()  # too few for BatchNorm in every process; the clock scales the time
             if not shuffle:
                 self.sizes[-1] += rest
         self.generator = torch.Generator().manual_seed(seed)  # the same order in all processes
@@ -161,7 +161,7 @@ def precision_plugin(trial: Trial) -> Precision:
 
 
 def describe_processes(trial: Trial) -> None:
-    """Tell Lightning that the process group exists and which process this is; divide the CPU threads."""
+    """Set the environment variables by which Lightning finds the process group and its rank; divide the CPU threads."""
     rank, world = str(trial.rank), str(trial.case.processes)
     os.environ |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "GROUP_RANK": "0"}
     os.environ |= {"TORCHELASTIC_RUN_ID": "gpubench", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}

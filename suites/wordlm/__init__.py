@@ -2,11 +2,11 @@
 
 After the word language model of NVIDIA Apex's examples (2018 to 2019), which came from pytorch/examples. The article of
 2019 trained it for 30 epochs. `preset=article` has its sizes of January 2019 (79ad5a88): 200 units, batch 20, the
-vocabulary as it is. So most matrix shapes miss the tensor cores. `preset=tensorcore` has the sizes of ten days later
+vocabulary as it is. So most matrix sizes do not suit tensor cores. `preset=tensorcore` has the sizes of ten days later
 (43522e63): 1504 units, batch 24, everything a multiple of 8.
 
 The text is in columns, and each step reads `bptt` rows. The hidden state goes on to the next step without its history.
-SGD clips gradients, and its rate is divided by 4 whenever validation does not improve.
+SGD clips gradients. Its learning rate is divided by 4 whenever validation does not improve.
 
 Samples are predicted tokens. Timed: all epochs, training and validation. Not timed: imports, building the model,
 reading the text, and the test at the end with the weights of the best epoch. The example's seed is `--seed 1111`.
@@ -24,12 +24,12 @@ from gpubench.suite.trial import rnn_refusal
 
 TRAIN_TOKENS, VALID_TOKENS, TEST_TOKENS = 2_088_628, 217_646, 245_569
 VOCABULARY = 33_278
-"""Of WikiText-2."""
+"""Words in WikiText-2's vocabulary."""
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 ARTICLE_BATCH, TENSORCORE_BATCH = 20, 24
 APEX_MODULES = ("optimizers", "amp", "fp16_utils", "multi_tensor_apply")
-"""What `apex.fp16_utils.FP16_Optimizer` needs. An `apex` without `apex.optimizers` is not NVIDIA's."""
+"""Modules that `apex.fp16_utils.FP16_Optimizer` needs. An `apex` without `apex.optimizers` is not NVIDIA's."""
 
 
 def flops(model: str, params: Mapping[str, ParamValue]) -> float:
@@ -79,11 +79,11 @@ def refuse(case: Case) -> str:
     if case.params["engine"] != "apex":
         return ""
     if case.precision != "fp16-master":
-        return f"engine=apex: Apex's FP16_Optimizer is fp16-master; {case.precision} is engine=torch"
+        return f"engine=apex: Apex trains only in fp16-master; use engine=torch for {case.precision}"
     if not case.device.startswith("cuda"):
         return "engine=apex: Apex's FP16_Optimizer takes CUDA tensors only"
     reason = why_no_apex()
-    return f"engine=apex: {reason}; engine=torch needs none" if reason else ""
+    return f"engine=apex: {reason}; engine=torch needs no Apex" if reason else ""
 
 
 SUITE = Suite(
@@ -93,25 +93,25 @@ SUITE = Suite(
     models=("lstm", "gru", "rnn_tanh", "rnn_relu", "transformer"),
     default_models=("lstm",),
     params={
-        "preset": Param("article", "sizes of January 2019, or of February", choices=("article", "tensorcore")),
+        "preset": Param("article", "sizes from January or February 2019", choices=("article", "tensorcore")),
         "epochs": Param(30, "epochs of the whole run", least=1),
         "emsize": Param(200, "width of the embedding", least=1),
         "nhid": Param(200, "hidden units of a layer", least=1),
         "nlayers": Param(2, "layers", least=1),
         "nhead": Param(2, "attention heads of the transformer", least=1),
         "dropout": Param(0.2, "share of activations dropped in training"),
-        "tied": Param(False, "one matrix for embedding and decoder"),
+        "tied": Param(False, "use one matrix as both embedding and decoder"),
         "vocab_multiple": Param(1, "pad the vocabulary to a multiple of this", least=1),
         "bptt": Param(35, "tokens that back-propagation goes back", least=1),
         "lr": Param(20.0, "learning rate of SGD"),
         "clip": Param(0.25, "largest norm of the gradients"),
         "valid_batch": Param(10, "columns of the validation and test text", least=1),
-        "engine": Param("torch", "takes the steps; apex: an installed NVIDIA Apex", choices=("torch", "apex")),
-        "train_tokens": Param(0, "train on the first so many tokens only; 0 is all"),
-        "valid_tokens": Param(0, "validate and test on the first so many tokens only; 0 is all"),
+        "engine": Param("torch", "what takes the steps; apex: NVIDIA's, if installed", choices=("torch", "apex")),
+        "train_tokens": Param(0, "train on only the first N tokens; 0 is all"),
+        "valid_tokens": Param(0, "validate and test on only the first N tokens; 0 is all"),
     },
     presets={
-        # The rate of 20 is that of the LSTM; these two leave every bound at it. 5 is the transformer's in the example.
+        # The learning rate of 20 is for the LSTM; with it these two diverge. The example uses 5 for its transformer.
         "model": {"rnn_relu": {"lr": 5.0}, "transformer": {"lr": 5.0}},
         "preset": {"tensorcore": {"emsize": 1504, "nhid": 1504, "dropout": 0.65, "vocab_multiple": 8}},
     },

@@ -284,7 +284,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
             model, mode, clock.steps(valid_text, phase="valid", samples=valid_text.tokens, count=tokens_of)
         )
         if loss < best:
-            # In the host's memory, which leaves the device's to the batch.
+            # A copy in the host's memory leaves the device's memory to the batch.
             best, kept = loss, {name: value.to("cpu", copy=True) for name, value in model.state_dict().items()}
         else:
             for group in optimizer.param_groups:
