@@ -1,4 +1,4 @@
-"""How much earlier does `imagenet` reach its goal if it validates on rectangles? Same training, two kinds of validation.
+"""How much earlier does `imagenet` reach its goal if it validates on rectangles? Equal training, two validations.
 
     python benchmarks/rectangles.py --data DIR --out FOLDER
     python benchmarks/rectangles.py --data DIR --out FOLDER --seeds 6

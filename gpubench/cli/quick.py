@@ -70,8 +70,9 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
         shown |= {f"{name}, mixed": rate for name, rate in cards.items()}
         figures = ", ".join(f"{name} {rate:,.0f}" for name, rate in cards.items())
         lines += wrapped(f"CPUs are not ranked. Cards in mixed precision: {figures} images/s.")
-        if len(own) == 1:
-            title = "".join(f"{card}: {significant(rate)} images/s of ResNet-50 in {name}" for name, rate in rates.items())
+        if not mixed:
+            title = ", ".join(f"{significant(rate)} images/s in {name}" for name, rate in rates.items())
+            title = f"ResNet-50 on {card}: {title}"
     else:
         lines += wrapped(why)
     if len(shown) > 1:

@@ -88,13 +88,12 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
 def _first_rate(compared: Compared) -> str:
     """Return the median rate of the first case as a sentence; empty if no row has a rate."""
     rated = compared.frame[(compared.frame["status"] == "ok") & (compared.frame["samples_per_second"] > 0)]
-    trials = rated[rated["case"] == rated["case"].iloc[0]] if len(rated) else rated
-    if trials.empty:
+    if rated.empty:
         return ""
-    row, rate = trials.iloc[0], float(trials["samples_per_second"].median())
-    rate_text = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
-    done = f"{short(row['card'])} trains {row['model']} at {rate_text} {words.sample_of(row['suite'])}/s in {row['precision']}"
-    return f"{done} ({row['suite']}, {words.runs((len(trials), 0))}). "
+    suite, model, card, precision, case = rated.iloc[0][["suite", "model", "card", "precision", "case"]]
+    rates = rated.loc[rated["case"] == case, "samples_per_second"]
+    rate = f"{rates.median():,.{0 if rates.median() >= 100 else 2}f} {words.sample_of(suite)}/s"
+    return f"{short(card)} trains {model} at {rate} in {precision} ({suite}, {words.runs((len(rates), 0))}). "
 
 
 def in_units(answer: Answer) -> Answer:
