@@ -1,21 +1,21 @@
-"""speedrun against three other recipes for CIFAR-10 on one machine: accuracy, work and time of whole runs.
+"""Compares speedrun with three other recipes for CIFAR-10 on one machine: accuracy, work and time of whole runs.
 
     git clone https://github.com/KellerJordan/cifar10-airbench
     git clone https://github.com/hiverge/cifar10-speedrun
     python benchmarks/against_airbench.py --airbench cifar10-airbench --hiverge cifar10-speedrun --data DIR \
         --out rounds.csv --seeds 1,2,3
 
-The others are their own scripts, read from those folders. Lines that need CUDA or fp16 are put in terms of --device and
---precision; torch.compile (which ours does without, too) and evaluations between epochs are left out. All have the same
-precision: fp32 weights, under autocast in bf16 and fp16 (their own is fp16-pure), and images of 16 bits there. (Theirs
-are normalised in 16 bits; ours in fp32, and then they become 16 bits.) All keep their memory on a CPU, as torch does on
-CUDA and as speedrun asks malloc to.
+The other recipes run as their own scripts from these folders, with changes. Lines that need CUDA or fp16 use --device
+and --precision instead; torch.compile (ours has none here either) and evaluations between epochs are removed. All
+sides have the same precision: fp32 weights, with autocast for bf16 and fp16 (the scripts' own is fp16-pure), and then
+16-bit images. (The scripts normalise in 16 bits; ours in fp32, before the cast to 16 bits.) On a CPU all sides keep
+freed memory, as torch does on CUDA and speedrun does by malloc's options.
 
-A round runs each side once, in a process of its own that first trains one step; the order turns from round to round.
-Seconds are what each script counts: whitening, training and the last evaluation with its views. Work is FLOPs of
-training by the formula of the suite; the three others have the network that speedrun has, at 32 x 32 pixels.
---images and --epochs make runs short, for images per second alone. Resumed from --out. --records adds whole runs of
-speedrun that gpubench wrote to ours where accuracies are compared.
+A round runs each side once, in a new process that first trains one step; the order rotates from round to round.
+Seconds are those that each script counts: whitening, training and the last evaluation with its views. Work is the FLOPs
+of training by the suite's formula; the three others have the network of speedrun, at 32 x 32 pixels. --images and
+--epochs make runs short, to measure only images per second. The same command continues the file --out. --records adds
+whole runs of speedrun by gpubench to our side when accuracies are compared.
 """
 
 import argparse
@@ -55,10 +55,10 @@ PRECISIONS = ("fp32", "bf16", "fp16", "fp16-pure")
 
 @dataclass(frozen=True)
 class Script:
-    """Another recipe: where its script lies, and what in it has to be put in our terms.
+    """Another recipe: the path of its script, and how the script is changed.
 
-    `changes` are texts that must be there and what takes their place, in which DEVICE, OPERAND and WEIGHTS stand for
-    the names of a device and two dtypes, and EPOCHS for the epochs of the run.
+    `changes` has texts that the script must contain, and their replacements. In these, DEVICE, OPERAND and WEIGHTS are
+    names of a device and two dtypes, and EPOCHS the epochs of the run.
     """
 
     file: str
@@ -118,7 +118,7 @@ SIDES = ("ours", *SCRIPTS)
 
 
 class Event:
-    """Stands in for torch.cuda.Event; keeps every duration that was asked for, in seconds."""
+    """Replaces torch.cuda.Event; stores every duration that a script asks for, in seconds."""
 
     device = torch.device("cpu")
     durations: list[float] = []  # noqa: RUF012  (shared on purpose)
@@ -127,19 +127,19 @@ class Event:
         self.at = 0.0
 
     def record(self) -> None:
-        """Now, once the device has done all it was given."""
+        """Store the time at which the device has finished its work."""
         if self.device.type == "cuda":
             torch.cuda.synchronize()
         self.at = time.perf_counter()
 
     def elapsed_time(self, other: "Event") -> float:
-        """Milliseconds to `other`."""
+        """Return the milliseconds to `other`."""
         Event.durations.append(other.at - self.at)
         return 1e3 * (other.at - self.at)
 
 
 def patched(source: str, script: Script) -> str:
-    """The script's source in our terms; raises ValueError where it is not the script we know."""
+    """Return the changed source of the script; raises ValueError if it is not the script at `commit`."""
     for old, new in script.changes.items():
         if old not in source:
             raise ValueError(f"this {script.file} has no {old!r}; take the one at {script.commit}")
@@ -148,7 +148,7 @@ def patched(source: str, script: Script) -> str:
 
 
 def under_autocast(mode: precision.Mode, net: torch.nn.Module) -> torch.nn.Module:
-    """`net` with its forward pass in the mode's precision, and a float32 answer, as ours is judged."""
+    """Make the forward pass of `net` compute in the mode's precision and return float32, as ours does; return `net`."""
     forward = net.forward
 
     def cast(*arguments: Any, **options: Any) -> torch.Tensor:
@@ -160,7 +160,7 @@ def under_autocast(mode: precision.Mode, net: torch.nn.Module) -> torch.nn.Modul
 
 
 def theirs(script: Script, folder: Path, options: argparse.Namespace) -> Callable[[int], list[float]]:
-    """What runs the other recipe with a seed, once it has trained a step: images, FLOPs, seconds, accuracy."""
+    """Train one step; return a function that runs the recipe with a seed: images, FLOPs, seconds, accuracy."""
     source = patched((folder / script.file).read_text(), script)
     train, test = load_cifar("cifar10", options.data)
     few = options.images or 50_000
@@ -200,7 +200,7 @@ def theirs(script: Script, folder: Path, options: argparse.Namespace) -> Callabl
 
 
 def ours(options: argparse.Namespace) -> Callable[[int], list[float]]:
-    """The same of speedrun, which warms itself up."""
+    """Return the same function for speedrun, which has its own warm-up."""
     settings = {
         "epochs": str(options.epochs), "train_images": str(options.images),
         "valid_images": str(options.test_images),
@@ -225,16 +225,16 @@ def ours(options: argparse.Namespace) -> Callable[[int], list[float]]:
 
 
 def setting_of(options: argparse.Namespace) -> str:
-    """What runs must have in common to be compared."""
+    """Return the settings that runs must share to be compared, as text."""
     part = f"{options.images}+{options.test_images} images {options.epochs} epochs {options.precision}"
     threads = f"{options.threads or torch.get_num_threads()} threads"
     return f"{part} {options.device} {threads} torch {torch.__version__} version {CIFAR10.suite.version}"
 
 
 def report(path: Path, setting: str, recorded: Mapping[int, float]) -> None:
-    """Of each side the means; of ours less each other's the difference, with the `recorded` runs of ours and without.
+    """Print the means of each side, and ours minus each other side, with and without the `recorded` runs of ours.
 
-    A seed has nothing in common between recipes, so accuracies make no pairs. Seconds do: those of one round.
+    Accuracies are not paired, because a seed means nothing across recipes. Seconds are paired by round.
     """
     lines = [line for line in csv.DictReader(path.open()) if line["setting"] == setting]
     of = {side: {line["seed"]: line for line in lines if line["side"] == side} for side in SIDES}
@@ -261,7 +261,7 @@ def report(path: Path, setting: str, recorded: Mapping[int, float]) -> None:
 
 
 def accuracies_in(paths: Sequence[Path], options: argparse.Namespace) -> dict[int, float]:
-    """By seed, those of whole runs of speedrun in result files: the real images, this precision, the work of today."""
+    """Return the accuracies of speedrun in result files, by seed: full runs on real images with today's FLOPs."""
     if not paths:
         return {}
     alike = {"suite": "cifar10", "model": "speedrun", "mode": "full", "data": "cifar10"}
@@ -274,7 +274,7 @@ def accuracies_in(paths: Sequence[Path], options: argparse.Namespace) -> dict[in
 
 
 def difference_text(ours: Sequence[float], others: Sequence[float]) -> str:
-    """The difference of two means with Welch's 95% interval, in points."""
+    """Return the difference of two means with Welch's 95% interval, in percentage points, as text."""
     if min(len(ours), len(others)) < 2 or not stdev(ours) + stdev(others):
         return "no interval"
     low, high = ttest_ind(ours, others, equal_var=False).confidence_interval()
@@ -282,7 +282,7 @@ def difference_text(ours: Sequence[float], others: Sequence[float]) -> str:
 
 
 def accuracy_text(values: Sequence[float]) -> str:
-    """How many runs, their mean, and its 95% interval by Student's t, in percent."""
+    """Return the number of runs, their mean, and its 95% interval by Student's t, in per cent, as text."""
     mean = f"{len(values)} runs, {100 * fmean(values):.2f}%"
     if len(values) < 2 or not stdev(values):
         return f"{mean} (no interval)"
@@ -291,7 +291,7 @@ def accuracy_text(values: Sequence[float]) -> str:
 
 
 def main() -> None:
-    """Go on where the file ends."""
+    """Run the rounds that the file lacks, and print the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--airbench", type=Path, default=Path("cifar10-airbench"))
     parser.add_argument("--hiverge", type=Path, default=Path("cifar10-speedrun"))
@@ -300,12 +300,12 @@ def main() -> None:
     parser.add_argument("--sides", default=",".join(SIDES))
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--epochs", type=int, default=0, help="0 is each recipe's own")
-    parser.add_argument("--images", type=int, default=0, help="train on the first so many")
+    parser.add_argument("--images", type=int, default=0, help="train on only the first N images")
     parser.add_argument("--test-images", type=int, default=10_000)
     parser.add_argument("--precision", default="bf16", choices=PRECISIONS)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=1e9, help="begin no further run after so many")
+    parser.add_argument("--seconds", type=float, default=1e9, help="start no run after this time")
     parser.add_argument("--records", type=Path, nargs="*", default=[], help="result files with more runs of speedrun")
     parser.add_argument("--only", choices=SIDES, help="one side, in this process")
     options = parser.parse_args()
@@ -327,7 +327,7 @@ def main() -> None:
 
 
 def one(options: argparse.Namespace, out: Path) -> None:
-    """The runs of one side in this process; appends a line for each."""
+    """Run one side in this process; append a line for each run to the file."""
     Event.device = torch.device(options.device)
     if options.threads:
         torch.set_num_threads(options.threads)

@@ -7,10 +7,10 @@
 25.05 is the last version of Apex with amp and fp16_utils. Both sides run the suite's own `train` on WikiText-2 in DIR,
 or on random words. O0 to O3 replace the suite's Stepper by calls of `apex.amp`, and FP16_Optimizer is
 `--set engine=apex`. Each level trains in a process of its own, because O1 replaces functions of torch. Prints the
-losses of both sides and their largest difference, and ends with exit code 1 if any two losses differ.
+losses of both sides and their largest difference, and ends with exit code 1 if two losses of a step differ.
 
-Apex is written for CUDA. On a CPU, which is the default, a copy of the checkout is used, in which this is replaced in
-`apex/amp` and `apex/fp16_utils`, and nothing else:
+Apex is written for CUDA. On a CPU, which is the default, a copy of the checkout is used. In it, only these names are
+replaced, in `apex/amp` and `apex/fp16_utils`:
 
     torch.cuda.HalfTensor, torch.cuda.FloatTensor, torch.cuda.IntTensor  ->  torch.HalfTensor and so on
     x.is_cuda                                                            ->  x.is_cpu
@@ -145,7 +145,7 @@ def train(trial: Trial, stepper: type[Any]) -> Trained:
 
 
 def both(options: argparse.Namespace, model: str, level: str) -> tuple[Trained, Trained]:
-    """Train ours, then Apex's, and return both; call it once in a process."""
+    """Train with our Stepper, then with Apex's; return the losses of both. Call it once in a process."""
     name = LEVELS[level]
     ours = train(trial_of(options, model, name), Stepper)
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(sys.stderr):  # Apex prints warnings
@@ -165,7 +165,7 @@ def largest_difference(ours: Sequence[float], apex: Sequence[float]) -> float:
 
 
 def text_of(losses: Sequence[float]) -> str:
-    """Return losses with so many digits that two different float32 differ."""
+    """Return losses as text, with enough digits that two different float32 values differ."""
     return " ".join(f"{loss:.9g}" for loss in losses)
 
 

@@ -2,10 +2,10 @@
 
     python benchmarks/against_nanogpt.py NANOGPT --data DIR --rounds 6
 
-NANOGPT is a checkout of karpathy/nanoGPT, DIR a folder that holds `wikitext-2/`. nanoGPT's train.py runs as it is, in a
-process of its own; its first weights, batches and losses are kept, and ours trains from the same. Prints the largest
-difference of two losses, and for each round the CPU seconds per token of ours over nanoGPT's, with the 95% interval of
-their median.
+NANOGPT is a checkout of karpathy/nanoGPT, DIR a folder with `wikitext-2/`. nanoGPT's train.py runs unchanged in its own
+process. Its first weights, batches and losses are stored, and ours trains with the same weights and batches. Prints the
+largest difference of two losses and, for each round, the ratio of CPU seconds per token (ours / nanoGPT's), with the
+95% interval of the median ratio.
 """
 
 import argparse

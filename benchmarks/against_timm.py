@@ -1,13 +1,12 @@
-"""The case `resnet50` of the suite `reference` against timm's ResNet-50 on one machine: images per second, in pairs.
+"""Compares `resnet50` of the suite `reference` with timm's ResNet-50 on one machine: images/s, in pairs of laps.
 
     pip install --no-deps timm        # 1.0, in an environment that has gpubench
     python benchmarks/against_timm.py --precision bf16 --batch 8 --rounds 12 --threads 1
 
-timm's benchmark.py is not in its package. What it does in a training step is done here with timm's own model and
+timm's package does not contain its benchmark.py. So its training step is repeated here with timm's own model and
 optimizer: a random batch that stays on the device, channels last, forward under autocast, cross entropy, backward, SGD
-with momentum. Laps of both alternate inside one process, in an order that turns round, so that other programs meet
-both. Beside wall time stands the CPU time of this process, which on a shared CPU is the steadier one; an accelerator
-has none.
+with momentum. Laps of both sides alternate in one process, in changing order, so that other programs disturb both
+alike. On a CPU the ratio is also printed for the CPU time of this process, which scatters less on a shared CPU.
 """
 
 import argparse
@@ -32,7 +31,7 @@ SUITE = files.find("reference")
 
 
 def ours(options: argparse.Namespace) -> Step:
-    """A step of the suite, by its own code."""
+    """Return a function that takes a step of the suite, by its own code."""
     case = Case(
         suite="reference", suite_version=SUITE.suite.version, suite_digest="", suite_path=str(SUITE.path),
         model="resnet50", precision=options.precision, device=options.device,
@@ -45,7 +44,7 @@ def ours(options: argparse.Namespace) -> Step:
 
 
 def theirs(options: argparse.Namespace) -> Step:
-    """A step as timm's benchmark takes it."""
+    """Return a function that takes a step as timm's benchmark does."""
     kind, device = precision.KINDS[options.precision], torch.device(options.device)
     layout = getattr(torch, f"{options.layout}_format", None) or torch.channels_last
     model = timm.create_model("resnet50").to(device).train().to(memory_format=layout)
@@ -65,7 +64,7 @@ def theirs(options: argparse.Namespace) -> Step:
 
 
 def lap(step: Step, options: argparse.Namespace) -> tuple[float, float]:
-    """Wall and CPU seconds of some steps."""
+    """Return the wall and CPU seconds of `--steps` steps."""
     device = torch.device(options.device)
     synchronize(device)
     wall, cpu = time.perf_counter(), time.process_time()
@@ -84,7 +83,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--steps", type=int, default=2, help="in a lap")
+    parser.add_argument("--steps", type=int, default=2, help="steps of a lap")
     parser.add_argument("--threads", type=int, default=0)
     options = parser.parse_args()
     if options.threads:

@@ -1,11 +1,11 @@
-"""How long `gpubench run` takes on a card, by simulation: first row, first ratio, everything.
+"""Simulates how long `gpubench run` takes on a card: until the first row, the first ratio, and the end.
 
     python benchmarks/card_time.py
 
-Drives the real run, batch search and Clock over made-up children, whose seconds follow from a card's rate, memory
-and start-up; no process is started and no second is waited for. What a trial costs beside its steps (imports, CUDA,
-cuDNN's search for algorithms) was measured on an H100 with torch 2.11 on 2026-11-26 where it says so below, else
-assumed; so each line is for a low and a high cost.
+The real run, batch search and Clock get simulated children, whose seconds follow from a card's rate, memory and
+start-up. No process is started, and nothing waits. The time of a trial beside its steps (imports, CUDA, cuDNN's search
+for algorithms) was measured on an H100 with torch 2.11 on 2026-11-26 if a comment below says so, else assumed. So each
+case is printed for a low and a high cost.
 """
 
 import tempfile
@@ -40,7 +40,7 @@ EPOCHS, TRAIN_IMAGES, VALID_IMAGES = 30, 50_000, 10_000
 
 @dataclass(frozen=True)
 class Network:
-    """What a ResNet needs at 224 pixels."""
+    """What a ResNet needs in a training at 224 pixels."""
 
     train_flops: float
     """Per image, forward and backward."""
@@ -48,7 +48,7 @@ class Network:
     """Activations of an image in fp32; in fp16 0.55 times as much."""
     weights: float
     least_step_seconds: float
-    """However small the batch: launches and Python."""
+    """Time of a step of the smallest batch: launches and Python."""
     convolutions: int
 
 
@@ -63,15 +63,15 @@ NETWORKS = {
 
 @dataclass(frozen=True)
 class Card:
-    """A card and the host it is in."""
+    """A card and its host."""
 
     name: str
     memory_bytes: float
     flops: Mapping[str, float]
-    """What training reaches per second, by precision."""
+    """FLOP/s that a training reaches, by precision."""
     settled_seconds: float
-    """It has settled so long after a trial's first lap, where it was warm before: at its highest clock after the window
-    in which it is watched, else assumed."""
+    """Time from a trial's first lap until clock and temperature have settled, on a card that was warm before. Five
+    seconds are the shortest: the window of the readings. Longer times are assumed."""
 
 
 CARDS = (
@@ -83,33 +83,34 @@ CARDS = (
 
 @dataclass(frozen=True)
 class Cost:
-    """What a trial costs before its steps."""
+    """The time that a trial takes before its steps."""
 
     start_seconds: float
-    """A new process until its first step: interpreter, torch, fastai, CUDA, data, proof. An H100 took 12 s beside other
-    trials, and 28 s for the first trial of a machine."""
+    """From the start of a new process to its first step: interpreter, torch, fastai, CUDA, data, proof. It was 12 s on
+    an H100 with other trials at the same time, and 28 s for the first trial on a machine."""
     cudnn_steps: int
-    """cuDNN tries its algorithms in the first step in fp32, which takes as long as so many steps more."""
+    """In the first fp32 step cuDNN tries its algorithms, which takes as long as this many further steps."""
 
 
 LOW, HIGH = Cost(8.0, 34), Cost(12.0, 56)
-"""cuDNN's search in ResNet-18 (5.2 s at batch 256) and in ResNet-50 (47 s at 728) on an H100, without CUDNN_SECONDS."""
+"""cuDNN's search took 5.2 s in ResNet-18 (batch 256) and 47 s in ResNet-50 (batch 728) on an H100; the steps here are
+without CUDNN_SECONDS."""
 HALF_CUDNN_STEPS = 5
-"""The same in fp16: ResNet-50 took 7.4 s at 1,272."""
+"""The same number in fp16: ResNet-50 took 7.4 s at batch 1,272."""
 FORK_SHARE = 0.1
-"""Share of the start that a fork has left: CUDA's context, data, proof. An H100 took 0.9 s in `reference`."""
+"""Share of the start-up that a fork still has: CUDA's context, data, proof. It was 0.9 s for `reference` on an H100."""
 CUDNN_SECONDS = 0.11
-"""For each convolution, whatever the batch. An H100 took 6 s for ResNet-50 in fp16, with a
+"""Seconds of the search for each convolution with any batch. It was 6 s for ResNet-50 in fp16 on an H100, with a
 `benchmark_limit` of 1 to 5."""
 CONTEXT_BYTES = 0.5 * GIB
 FRAGMENTS = 0.015
-"""Share of the memory that the allocator holds and cannot give."""
+"""Share of the used memory that the allocator holds in fragments and cannot use."""
 PEAK_SECONDS = 9.0
-"""Products of all sizes, copies and calls in one precision, after the start."""
+"""Time to measure the peaks of one precision (products of all sizes, copies, calls), after the start."""
 
 
 class Time:
-    """Seconds that pass when they are told to."""
+    """A simulated clock, in seconds: `spend` moves it."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -122,7 +123,7 @@ class Time:
 
 
 class Children:
-    """Stands where children are started: each takes the time it would take on `card`, and answers."""
+    """Replaces the start of children: each spends the simulated time that it would take on `card`, and answers."""
 
     def __init__(self, card: Card, time: Time, cost: Cost, *, forked: bool) -> None:
         self.card, self.time, self.cost, self.forked = card, time, cost, forked
@@ -148,7 +149,7 @@ class Children:
         return Outcome("answered", self.time.now - began, answer)
 
     def train(self, trial: Trial) -> Measurement:
-        """What the clock makes of a training with these step times."""
+        """Return the measurement of a training with the step times of this card."""
         case, network = trial.case, NETWORKS[trial.case.model]
         batch = trial.batch_size
         half = case.precision != "fp32"
@@ -184,7 +185,7 @@ class Children:
 
 
 class Batches:
-    """A loader that takes no time."""
+    """A loader that takes no time: its batches have only a shape."""
 
     def __init__(self, images: int, batch: int) -> None:
         self.images, self.batch = images, batch
@@ -199,7 +200,7 @@ class Batches:
 
 @dataclass(frozen=True)
 class Timed:
-    """What one run took, in seconds and children."""
+    """Seconds from the start of a run to its first row, its first ratio and its end; numbers of rows and children."""
 
     first_row: float
     first_ratio: float
@@ -210,7 +211,7 @@ class Timed:
 
 
 def simulate(card: Card, cost: Cost, *, forked: bool = True, **wishes: Any) -> Timed:
-    """One `gpubench run --suite resnet --precision both` on `card`, with these options more."""
+    """Simulate `gpubench run --suite resnet --precision both` on `card`; `wishes` are further options."""
     loaded = files.find_all(["resnet"])
     device = environment.Device("cuda:0", "cuda", card.name, int(card.memory_bytes), "9.0", "1", "aa", {})
     facts = environment.cpu_facts() | {"torch": "2.15.0"}

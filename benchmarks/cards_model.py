@@ -2,11 +2,11 @@
 
     python benchmarks/cards_model.py
 
-Leaves out each source, predicts the ratio of each pair of its cards on each of its workloads from the other sources
-and the data sheets, and prints the errors and the share of workloads in the intervals. Each source counts the same,
-however many workloads it has. The widths that would contain exactly 90% and half of the workloads are those of
-gpubench/studies/cards/ratio.py. To show that they hold for a source that did not shape them, the coverage is computed
-a second time with widths from all other sources.
+Leaves out each source in turn, and predicts the ratio of each pair of its cards on each of its workloads from the other
+sources and the data sheets. Prints the errors and the share of workloads in the intervals. Each source has the same
+weight, however many workloads it has. The widths that contain exactly 90% and half of the workloads are those of
+gpubench/studies/cards/ratio.py. The coverage is computed a second time with widths from all other sources: so a source
+has no influence on the widths by which it is judged.
 """
 
 import math
@@ -63,7 +63,7 @@ def errors_of(groups: Sequence[FigureGroup]) -> Iterator[Error]:
 
 
 def weights(errors: Sequence[Error]) -> list[float]:
-    """Return the weight of each error: each source weighs the same."""
+    """Return the weight of each error, so that each source has the same total."""
     counts = Counter(error.source for error in errors)
     return [1 / len(counts) / counts[error.source] for error in errors]
 

@@ -3,9 +3,9 @@
     git clone https://github.com/OWNER/NAME CLONES/OWNER+NAME    # for each source of `gpubench cards --sources`
     python benchmarks/cards_sources.py CLONES
 
-A figure is found where its file (of a folder, the logs in it) has a number that is the figure, or seconds or
-milliseconds a step that make it with its batch, to four digits. What is a median or a mean of several numbers is found
-only by chance; those are named.
+A figure is found if its file (or a log in its folder) has the same number, to four digits, or the seconds or
+milliseconds of a step that give this rate with the figure's batch. Medians and means of several numbers are found only
+by chance. Figures that are not found are printed.
 """
 
 import argparse
@@ -26,14 +26,14 @@ CLOSE = 6e-4
 
 
 def git(repository: Path, *arguments: str) -> str:
-    """What git prints; nothing where it fails."""
+    """Return the output of git; empty if it fails."""
     done = subprocess.run(["git", "-C", repository, *arguments], capture_output=True, check=False)
     return done.stdout.decode(errors="replace") if done.returncode == 0 else ""
 
 
 @cache
 def numbers_in(repository: Path, commit: str, file: str) -> list[float]:
-    """All numbers of a file, or of the logs in a folder, in order."""
+    """Return all numbers of a file, or of the logs in a folder, sorted."""
     if git(repository, "cat-file", "-t", f"{commit}:{file}").strip() == "tree":
         names = git(repository, "ls-tree", "-r", "--name-only", commit, file).splitlines()
         texts = [git(repository, "show", f"{commit}:{name}") for name in names if name.endswith(".txt")]
@@ -48,7 +48,7 @@ def numbers_in(repository: Path, commit: str, file: str) -> list[float]:
 
 
 def forms(figure: Figure) -> Iterator[float]:
-    """As what its source may print it."""
+    """Yield the numbers by which a source may print the figure: its rate, seconds and milliseconds of a step."""
     yield figure.figure
     if re.fullmatch(r"\d+", figure.batch):
         yield int(figure.batch) / figure.figure
@@ -56,13 +56,13 @@ def forms(figure: Figure) -> Iterator[float]:
 
 
 def is_among(value: float, ordered: list[float]) -> bool:
-    """Whether one of them is the value to four digits."""
+    """Return whether one of the sorted numbers equals the value to four digits."""
     at = bisect_left(ordered, value * (1 - CLOSE))
     return at < len(ordered) and ordered[at] <= value * (1 + CLOSE)
 
 
 def main() -> None:
-    """Print how many figures of each source were found, and the others."""
+    """Print the figures that were not found, and how many of each source were."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("clones", type=Path)
     clones = parser.parse_args().clones

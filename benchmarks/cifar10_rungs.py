@@ -1,11 +1,11 @@
-"""Train each rung of cifar10 on some thousand real images, in each precision, and write down how its loss falls.
+"""Train each rung of cifar10 on some thousand real images, in each precision, and write to a file how its loss falls.
 
     python benchmarks/cifar10_rungs.py --data DIR --out rungs.csv --images 8000 --precision fp32,bf16
 
-The first epoch of each rung's own schedule, or --epochs of them, over so many images. A whole schedule pressed into
-one epoch would reach its peak rate within a few steps, and there most rungs diverge. One line per rung and precision:
-mean training loss of the first and of the last quarter of the steps, images per second. Begins no further one after
---seconds; what the file has is skipped.
+Trains the first epoch of each rung's own schedule, or --epochs of them, over --images images. (A whole schedule in one
+epoch would reach its peak rate within a few steps, and most rungs would diverge.) Writes a line per rung and precision:
+mean training loss of the first and of the last quarter of the steps, images per second. Starts no rung after --seconds.
+Lines that the file already has are not measured again.
 """
 
 import argparse
@@ -29,11 +29,11 @@ COLUMNS = (
     "images_per_second",
 )  # fmt: skip
 KEY = 5
-"""So many of them say what was measured; the others are what came of it."""
+"""The first columns that name what was measured; the others are its results."""
 
 
 def trained(rung: str, name: str, images: int, epochs: int, data: Path) -> list[object]:
-    """The line of one rung in one precision."""
+    """Train one rung in one precision; return its line for the file."""
     train = CIFAR10.suite.train
     params = CIFAR10.resolve_params({"train_images": str(images), "valid_images": "1000"})
     run, losses = training.Run, {}  # the runs themselves are the keys: another may get the same id
@@ -67,7 +67,7 @@ def trained(rung: str, name: str, images: int, epochs: int, data: Path) -> list[
 
 
 def main() -> None:
-    """Go on where the file ends."""
+    """Measure the lines that the file lacks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)

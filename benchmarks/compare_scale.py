@@ -1,9 +1,9 @@
-"""A million rows in a thousand files: seconds and memory of `gpubench compare` against pandas reading the same columns.
+"""Compares seconds and memory of `gpubench compare` with those of pandas on a million rows in a thousand files.
 
     python benchmarks/compare_scale.py FOLDER [FILES [ROWS]]
 
-Makes the files once for each version of the table, then runs each side three times in fresh processes, in turn,
-imports not counted.
+pandas reads the same columns. Makes the files once for each version of the table, then runs each side three times in
+new processes, in turn. Imports do not count.
 """
 
 import json
@@ -26,11 +26,11 @@ USUAL = {
     "joules_per_sample": 0.3, "mean_sm_clock_mhz": 1800.0, "min_sm_clock_mhz": 1700.0, "max_temperature_celsius": 70.0,
     "mean_utilisation": 0.9,
 }  # fmt: skip
-"""Figures that differ from trial to trial, about."""
+"""Approximate figures of the columns that differ from trial to trial."""
 
 
 def make(folder: Path, files: int, rows: int) -> None:
-    """Files like those of real runs: five models, two precisions, and some twenty columns that differ in every row."""
+    """Write files like those of real runs: five models, two precisions; some twenty columns differ in every row."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = random.Random(1)
     laps = json.dumps([["train", 0, "timed", 8, 1024, 0.30421, 0.0021]] * 8, separators=(",", ":"))
@@ -89,7 +89,7 @@ print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_m
 
 
 def main(folder: Path, files: int = 1000, rows: int = 1000, repeats: int = 3) -> None:
-    """Make, measure, print."""
+    """Write the files, measure both sides and print the ratios."""
     make(folder, files, rows)
     size = sum(path.stat().st_size for path in folder.glob("*.csv"))
     print(f"{files} files, {files * rows} rows of {len(COLUMNS)} columns, {size / 1e6:.0f} MB")

@@ -1,8 +1,8 @@
-"""Computed against real peak memory of training steps on a CPU: `python benchmarks/fits.py`, about 5 minutes.
+"""Compares computed with real peak memory of training steps on a CPU: `python benchmarks/fits.py`, about 5 minutes.
 
-`gpubench fits` computes the peak of a step from shapes. Here a new process takes two real steps of the same training,
-and the highest resident memory that Linux counted is compared with it, less that after a step of one short sequence in
-a network of the same kind. glibc returns freed tensors at once (MALLOC_MMAP_THRESHOLD_).
+`gpubench fits` computes the peak of a step from shapes. Here a new process takes two real steps of the same training.
+Its peak is the highest resident memory that Linux counted in these steps, minus the memory after two steps with one
+short sequence. MALLOC_MMAP_THRESHOLD_ makes glibc return freed tensors at once.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def trial_of(model: str, method: str, precision: str, batch: int, context: int) 
 
 
 def real_peak(trial: Trial) -> int:
-    """Return the bytes that two steps take in this process, at most."""
+    """Return the peak memory of two steps in this process, in bytes."""
     take_steps(replace(trial, case=replace(trial.case, batch_size=1)), context=8)
     before = psutil.Process().memory_info().rss
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
@@ -70,7 +70,7 @@ def take_steps(trial: Trial, context: int) -> None:
 
 
 def main() -> None:
-    """Print a line for each case."""
+    """Print computed and real peak of each case, in GiB."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", help="take the real steps of a case, as JSON, and print their peak")
     words = parser.parse_args()

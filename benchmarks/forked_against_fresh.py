@@ -1,9 +1,9 @@
-"""Does it matter that a trial is a fork? Trials of resnet as forks of a template, and as new processes.
+"""Does it matter that a trial is a fork? Compares trials of resnet as forks of a template with new processes.
 
     python benchmarks/forked_against_fresh.py --data DIR --pairs 12
 
-Each pair runs both, in alternating order, each in a run (and so a template) of its own. Prints the ratio of forked to
-fresh, as a geometric mean with the 95% t-interval over the pairs, for the rates and the memory of a row.
+Each pair has one trial of each kind, in alternating order, each in its own run (and so with its own template). Prints
+the ratio of forked to fresh for the rates and the memory in a row: geometric mean and 95% t-interval over the pairs.
 """
 
 import argparse

@@ -1,19 +1,19 @@
-"""Breaks real files at random: whatever is in a file, a command ends with an answer or a sentence.
+"""Breaks real files at random, and checks that commands on them end with a result or a clear error.
 
     python benchmarks/fuzz.py                                   # about an hour on two cores
     python benchmarks/fuzz.py --seed 7 --count load=500,draw=20
-    python benchmarks/fuzz.py --seed 7 --only draw:17 --keep broken/   # one file again, and what it was
+    python benchmarks/fuzz.py --seed 7 --only draw:17 --keep broken/   # one file again; the folder keeps the file
 
 Each file is one of results/ with bytes flipped, fields swapped, lines cut and doubled, odd quotes, absurd numbers,
-other headers, other encodings, huge fields or NULs. A finding is
+other headers, other encodings, huge fields or NULs. These are faults:
 
-- an exception that is no UserError, a warning, or another exit code than those of docs/comparing.md;
-- more than 10 s of processor time or a minute in all, or more memory than 20 times the file and 300 MB;
-- a character on a terminal that steers it;
-- a number that is not in the file as it is read, or one that is read although its text is none (a NUL, a byte that is
-  no UTF-8, `5..3`, `1e`, `1,000`): that row has to be left out and named.
+- an exception other than UserError, a warning, or an exit code that docs/comparing.md does not have;
+- more than 10 s of processor time or a minute in all; more memory than 300 MB and than 20 times the file;
+- a character in the output that controls a terminal;
+- a number that was read but is not in the file, or that was read from a text that is no number (a NUL, a byte that is
+  no UTF-8, `5..3`, `1e`, `1,000`): such a row has to be left out and its line named.
 
-A number that became another whole number is not found here: nobody can see that in the number alone.
+A number that was changed into another valid number is no fault: nobody could see that.
 """
 
 import argparse
@@ -49,14 +49,14 @@ COUNTS = {"load": 10_000, "compare": 2000, "draw": 2000, "submit": 1000, "export
 QUICK = {"load": 80, "compare": 10, "draw": 2, "submit": 10, "export": 10, "toml": 40}
 MOST_SECONDS, MOST_WAITING, MOST_TIMES, MOST_BYTES = 10, 60, 20, 300e6
 SPACE_BYTES = 8 << 30
-"""Of addresses, for a process; what would fill the machine ends in a MemoryError."""
+"""Address space of a process. So a file that would fill the machine's memory ends in a MemoryError."""
 ROWS = 30
-"""Lines of a real file that are taken at most, so that many files take few minutes."""
+"""Most lines that are taken from a real file, so that many files take few minutes."""
 EXIT_CODES = {0, 2, 3, 4}
 
 NUMBER = re.compile(rb"-?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?")
 TOKEN = re.compile(rb'(?<![^,"\r\n])[ \t]*(' + NUMBER.pattern + rb')[ \t]*(?![^,"\r\n])')
-"""A number that is all there is between commas, quotes and ends of lines."""
+"""A number that fills the whole field between commas, quotes and ends of lines."""
 ABSURD = [
     *("1e308", "-1e308", "1e-308", "5e-324", "1e49", "-1e49", "1e-49", "-0.0", "0", "-1", "-2", "0.5", "1e18", "1e400"),
     *("inf", "-inf", "nan", "NaN", "", "true", "9" * 400, "2147483648", "9223372036854775808", "1000000", "3"),
@@ -71,7 +71,7 @@ DEEP = ["[" * 100_000, '{"a":' * 50_000, '[["hours","size"],[1e999,' + "9" * 500
 
 
 def broken_number(rng: Random, text: str) -> bytes:
-    """A text that is no number any more, though it looks like one."""
+    """Return the text of a number, changed so that it looks like a number but is none."""
     at = rng.randrange(len(text) + 1)
     return rng.choice(
         [
@@ -85,12 +85,12 @@ def broken_number(rng: Random, text: str) -> bytes:
 
 
 class Broken(Exception):
-    """What a file has found."""
+    """A fault that a file has shown."""
 
 
 @dataclass
 class Book:
-    """A CSV as lines of cells; what is done to it as bytes comes last."""
+    """A CSV file as lines of cells. Changes of cells come first; then it becomes bytes, which are changed further."""
 
     names: list[str]
     lines: list[list[str]]
@@ -108,7 +108,7 @@ class Book:
         return out.getvalue().encode()
 
     def place(self, rng: Random, names: Sequence[str] = (), *, filled: bool = True) -> tuple[list[str], int]:
-        """A line and the number of a cell in it: any, or one of these columns that has something in it."""
+        """Return a random line and the index of a cell in it: any cell, or one of these columns that is not empty."""
         line = rng.choice(self.lines)
         places = [at for at, name in enumerate(self.names) if name in names and (line[at] or not filled)]
         return line, rng.choice(places or range(len(line)))
@@ -149,7 +149,7 @@ def of_cells(rng: Random, book: Book) -> None:
 
 
 def of_bytes(rng: Random, content: bytes) -> bytes:
-    """Change anything, wherever it stands."""
+    """Return the content with a random change of its bytes."""
     at = rng.randrange(len(content) or 1)
     match rng.randrange(9):
         case 0:
@@ -195,7 +195,7 @@ def results() -> tuple[Path, ...]:
 
 
 def a_file(rng: Random, folder: Path) -> Path:
-    """A real table that was changed once or a few times."""
+    """Write a real table that was changed once or a few times; return its path."""
     book = Book.of(rng.choice(results()), rng)
     content = None
     for _ in range(rng.choice([1, 1, 2, 4])):
@@ -209,18 +209,18 @@ def a_file(rng: Random, folder: Path) -> Path:
     return path
 
 
-# What each file goes through.
+# The tests of a file.
 
 
 class Terminal(io.StringIO):
-    """Says that it is one."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def command(*arguments: object) -> int:
-    """The exit code of a command in this process, which prints to a terminal."""
+    """Run a command in this process as on a terminal; return its exit code. Raises Broken."""
     from gpubench.cli.app import app
     from gpubench.printed import shown_lines
 
@@ -238,7 +238,7 @@ def command(*arguments: object) -> int:
 
 
 def load(rng: Random, folder: Path) -> None:
-    """Every row that is used is in the file as it stands, number by number."""
+    """Load a broken file. Raises Broken if a row has a number that is not in the file."""
     from gpubench.rows.read import load
 
     if rng.random() < 0.3:
@@ -263,7 +263,7 @@ def _check_numbers(frame: Any, content: bytes) -> None:
 
 
 def _load_broken_numbers(rng: Random, folder: Path) -> None:
-    """Of a file in which only texts of numbers are broken, all other rows are used and these are named."""
+    """Load a file with some broken numbers. Raises Broken unless their lines are named and all other rows are used."""
     from gpubench.rows.read import load
     from gpubench.rows.row import DIGEST, NUMBERS
 
@@ -301,7 +301,7 @@ METRICS = ("seconds", "rate", "energy", "memory", "batch", "accuracy", "time-to-
 
 
 def compare(rng: Random, folder: Path) -> None:
-    """Any question in any format, beside a whole file or alone."""
+    """Run `compare` with random options on a broken file, alone or with a whole file."""
     files = [a_file(rng, folder), *rng.sample(results(), rng.choice([0, 0, 1]))]
     ask: list[object] = ["compare", *files, "--format", rng.choice(["terminal", "terminal", "markdown", "csv", "json"])]
     if rng.random() < 0.3:
@@ -313,19 +313,19 @@ def compare(rng: Random, folder: Path) -> None:
 
 
 def draw(rng: Random, folder: Path) -> None:
-    """All that compare says, its charts and the page."""
+    """Run `compare --all` with charts, and `report`, on a broken file."""
     path = a_file(rng, folder)
     command("compare", path, "--all", "--charts", folder / "charts")
     command("report", path, "-o", folder / "report.html")
 
 
 def submit(rng: Random, folder: Path) -> None:
-    """What is missing."""
+    """Run `submit` on a broken file."""
     command("submit", a_file(rng, folder))
 
 
 def export(rng: Random, folder: Path) -> None:
-    """Entries; the health of a card is what else is asked of rows as they are."""
+    """Run `export` or `doctor --against` on a broken file: both use rows one by one."""
     path = a_file(rng, folder)
     if rng.random() < 0.5:
         command("doctor", path, "--against", rng.choice(results()))
@@ -352,7 +352,7 @@ ODD_TOML = [
 
 
 def toml(rng: Random, folder: Path) -> None:
-    """Schedules of phases and tables of prices."""
+    """Read a broken schedule or a broken price file."""
     from gpubench.analysis.metrics import read_prices
     from gpubench.data import schedules
     from gpubench.errors import UserError
@@ -376,25 +376,25 @@ KINDS: dict[str, Callable[[Random, Path], None]] = {
 }  # fmt: skip
 
 
-# Everything below runs them, each in a process that may be lost.
+# Everything below runs these functions in processes that may crash or hang.
 
 
 @dataclass
 class Tally:
-    """What became of the files of one kind."""
+    """The results of all files of one kind."""
 
     files: int = 0
     seconds: float = 0.0
     slowest: float = 0.0
     slow: int = 0
-    """The number of the slowest."""
+    """The number of the slowest file."""
     memory: float = 0.0
-    """The most that one took beyond what its process had, in bytes."""
+    """The most memory that one file added to its process, in bytes."""
     results: list[str] = field(default_factory=list)
 
 
 def once(kind: str, seed: str, number: int, folder: Path) -> tuple[float, float, str]:
-    """(processor seconds, bytes beyond what there was, what is wrong) of one file."""
+    """Test one file; return its processor seconds, the memory it added in bytes, and its fault or an empty text."""
     began, had = time.process_time(), _memory("VmRSS")
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
@@ -415,7 +415,7 @@ def once(kind: str, seed: str, number: int, folder: Path) -> tuple[float, float,
 
 
 def _memory(name: str) -> float:
-    """Bytes that this process has (VmRSS), or had at most (VmHWM)."""
+    """Return the resident memory of this process in bytes: now (VmRSS), or its peak (VmHWM)."""
     with contextlib.suppress(OSError):
         found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
         return 1024 * float(found[1]) if found else 0.0
@@ -423,7 +423,7 @@ def _memory(name: str) -> float:
 
 
 def worker(channel: Connection, stacks: str) -> None:
-    """Do what comes through the channel; a file that hangs ends this process, and its stack goes to `stacks`."""
+    """Test the files that come through the channel. A file that hangs ends this process; `stacks` gets its stack."""
     os.environ.update(TERM="dumb", COLUMNS="80", MPLBACKEND="agg")
     import matplotlib.figure  # noqa: F401
     import scipy.special  # noqa: F401
@@ -432,7 +432,7 @@ def worker(channel: Connection, stacks: str) -> None:
 
     resource.setrlimit(resource.RLIMIT_AS, (SPACE_BYTES, SPACE_BYTES))
     with Path(stacks).open("w") as file:
-        faulthandler.register(signal.SIGPROF, file, chain=True)  # whose default is the end
+        faulthandler.register(signal.SIGPROF, file, chain=True)  # writes the stack; then SIGPROF ends the process
         for kind, seed, number, keep in iter(channel.recv, None):
             with tempfile.TemporaryDirectory() as own:
                 folder = Path(keep or own)
@@ -446,7 +446,7 @@ def worker(channel: Connection, stacks: str) -> None:
 
 
 class Hand:
-    """A worker, replaced where it is lost."""
+    """A worker process, which is replaced if it ends."""
 
     def __init__(self, folder: Path, number: int) -> None:
         self.stacks = folder / f"{number}.txt"
@@ -465,7 +465,7 @@ class Hand:
         self.channel.send(task)
 
     def take(self) -> tuple[float, float, str]:
-        """What became of its file."""
+        """Return the result of its file; start a new worker if this one has ended."""
         self.doing = None
         try:
             outcome: tuple[float, float, str] = self.channel.recv()
@@ -478,7 +478,7 @@ class Hand:
 
 
 def run(counts: dict[str, int], seed: str, jobs: int, first: int = 0, keep: str = "") -> dict[str, Tally]:
-    """Every file of every kind."""
+    """Test `counts` files of each kind in `jobs` processes; return a tally of each kind."""
     tallies = {kind: Tally() for kind in counts}
     waiting = [(kind, seed, number, keep) for kind, count in counts.items() for number in range(first, first + count)]
     waiting.reverse()

@@ -1,11 +1,11 @@
-"""The input pipeline of `imagenet` alone, against a bare torchvision loader, and with resized copies.
+"""Compares the input pipeline of `imagenet`, with and without resized copies, with a bare torchvision loader.
 
     python benchmarks/imagenet_pipeline.py --data TREE --size 128 --copies 160 --workers 2 --rounds 6
 
 All three decode, crop at random, flip and hand out uint8 batches: torchvision's ImageFolder with
 RandomResizedCrop, the suite's loader on the same files, and the suite's loader on the copies that
-`gpubench data prepare imagenet --sizes 160 --data TREE` made. A round is one pass of each, in a shuffled order;
-worker processes are up before. Prints images per second and ratios, medians over rounds.
+`gpubench data prepare imagenet --sizes 160 --data TREE` made. A round is one pass of each, in random order; all worker
+processes run before the first round. Prints images per second and ratios, medians over rounds.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from gpubench.suite.trial import Case, Trial
 
 
 def bare(arguments: argparse.Namespace) -> Iterable[torch.Tensor]:
-    """torchvision's own loader."""
+    """Return torchvision's own loader."""
     crop = v2.RandomResizedCrop(arguments.size, scale=(arguments.min_scale, 1.0), antialias=True)
     transform = v2.Compose([crop, v2.RandomHorizontalFlip(), v2.PILToTensor()])
     folder = arguments.data / "train"
@@ -42,7 +42,7 @@ def bare(arguments: argparse.Namespace) -> Iterable[torch.Tensor]:
 
 
 def ours(arguments: argparse.Namespace, imagenet: files.LoadedSuite, copies: int) -> Iterable[torch.Tensor]:
-    """The suite's loader; `copies` 0 reads the originals."""
+    """Return the suite's loader for copies of this size; 0 reads the originals."""
     line = (
         f"lr_batch=512;phase:epochs=[0,1],size={arguments.size},batch={arguments.batch},copies={copies},"
         f"min_scale={arguments.min_scale:g};ramp:epochs=[0,1],lr=[1,1]"
@@ -62,7 +62,7 @@ def ours(arguments: argparse.Namespace, imagenet: files.LoadedSuite, copies: int
 
 
 def rate(loader: Iterable[torch.Tensor]) -> float:
-    """Images per second of one pass."""
+    """Return the images per second of one pass."""
     began, many = time.perf_counter(), 0
     for x, _ in loader:
         many += len(x)
@@ -70,7 +70,7 @@ def rate(loader: Iterable[torch.Tensor]) -> float:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure all loaders and print rates and ratios."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="a tree with train/ and val/")
     parser.add_argument("--size", type=int, default=128)

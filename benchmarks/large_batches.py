@@ -1,16 +1,16 @@
-"""LARS and SGD as the batch grows: CIFAR-10 through the suite `imagenet`, each learning rate searched.
+"""Trains CIFAR-10 with LARS and SGD and growing batches, by the suite `imagenet`; each learning rate is searched.
 
     python benchmarks/large_batches.py --data DIR --work FOLDER
 
-DIR holds CIFAR-10 (`gpubench data list`). FOLDER gets two trees of its images, enlarged to 40 pixels, with the same
+DIR has CIFAR-10 (`gpubench data list`). FOLDER gets two trees of its images, enlarged to 40 pixels, with the same
 45,000 training images: `sweep` validates on the other 5,000, `test` on test images. So no rate is chosen by the images
-that judge it. At each batch both optimizers train the same epochs on 32,768 images: first the search, then three other
-seeds with the rate that it found. The rows of the search go to `FOLDER/sweep-OPTIMIZER-BATCH/RATE-EPOCHS.csv`, those of
-the found rate to `FOLDER/OPTIMIZER-BATCH.csv`. The same command goes on where it was stopped. On half a core of a Xeon
-with AMX, whose other half was busy, a point took a quarter of an hour.
+that judge it. With each batch both optimizers train the same epochs on 32,768 images: first the search, then three
+other seeds with the rate that it found. The rows of the search go to `FOLDER/sweep-OPTIMIZER-BATCH/RATE-EPOCHS.csv`,
+those of the found rate to `FOLDER/OPTIMIZER-BATCH.csv`. The same command continues a stopped run. One optimizer with
+one batch took a quarter of an hour on half a core of a Xeon with AMX, whose other half was busy.
 
-The search is successive halving (Jamieson and Talwalkar 2016, arXiv 1502.07943): every rate for a few epochs, the best
-third of them for three times as many. Then it trains the rates beside the best one, until none of them is better.
+The search is successive halving (Jamieson and Talwalkar 2016, arXiv 1502.07943): all rates train for a few epochs, then
+the best third for three times as many. At the end it trains the neighbours of the best rate until none is better.
 """
 
 import argparse
@@ -36,10 +36,10 @@ PHASES = (
 RANGES = {"sgd": (0.2, 6.4), "lars": (4, 128)}
 """The lowest and the highest rate that are searched."""
 KEPT = 3
-"""One of so many rates is kept, and trains so many times as long."""
+"""Each round keeps a third of the rates, and trains them three times as long."""
 SEED = 42
 Score = Callable[[float, int], float | None]
-"""The top-5 accuracy of a rate after so many epochs; None where the training failed."""
+"""Returns the top-5 accuracy of a rate after a number of epochs; None if the training failed."""
 SETTINGS = {
     "phases": PHASES, "copies": "false", "workers": 0, "threads": 1, "goal": 0, "train_images": 32_768,
     "valid_images": 5_000, "epochs": EPOCHS,
@@ -47,7 +47,7 @@ SETTINGS = {
 
 
 def write(folder: Path, split: datasets.Split, first: int, end: int) -> None:
-    """The images from `first` to before `end` as `folder/CLASS/NUMBER.ppm`, which takes little time to decode."""
+    """Write the images from `first` to before `end` as `folder/CLASS/NUMBER.ppm`, a format that decodes fast."""
     for number in range(first, end):
         path = folder / CLASSES[split.labels[number]] / f"{number:05d}.ppm"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def write(folder: Path, split: datasets.Split, first: int, end: int) -> None:
 
 
 def trees(data: Path, work: Path) -> None:
-    """The two trees, unless they are there."""
+    """Write the two trees, unless they exist."""
     if (work / "test" / "val").exists():
         return
     train, test = datasets.load_cifar("cifar10", data)
@@ -79,7 +79,7 @@ def rungs(epochs: int) -> list[int]:
 
 
 def search(rates: list[float], epochs: int, score: Score) -> float:
-    """Return the rate with the best score after `epochs`; raises ValueError where every training of a round failed."""
+    """Return the rate with the best score after `epochs`. Raises ValueError if all trainings of a round failed."""
     scores: dict[float, float] = {}
     values = rates[::2]
     for length in rungs(epochs):
@@ -98,7 +98,7 @@ def search(rates: list[float], epochs: int, score: Score) -> float:
 
 
 def gpubench(*words: object) -> None:
-    """Run the command; a trial that failed has a row, all else that goes wrong raises CalledProcessError."""
+    """Run the command. A failed trial only gives a row; any other error raises CalledProcessError."""
     command = [sys.executable, "-m", "gpubench", *map(str, words)]
     code = subprocess.run(command, check=False).returncode
     if code not in (0, SOME_FAILED):
@@ -106,7 +106,7 @@ def gpubench(*words: object) -> None:
 
 
 def score_of(path: Path) -> float | None:
-    """Return the top-5 accuracy of the training in `path`; None where it failed."""
+    """Return the top-5 accuracy of the training in `path`; None if it failed."""
     row = load([path]).frame.iloc[-1]
     return float(row["top5"]) if row["status"] in TRAINED and row["top5"] > 0 else None
 
@@ -132,13 +132,13 @@ def main() -> None:
 
             def score(rate: float, epochs: int, name: str = name, point: list[object] = point) -> float | None:
                 out = work / f"sweep-{name}" / f"{rate:g}-{epochs}.csv"
-                # Of a setting that comes twice the last one counts.
+                # If a setting is given twice, the last one counts.
                 tried = ["--set", f"lr={rate:g}", "--set", f"epochs={epochs}"]
                 gpubench(*point, *tried, "--data", work / "sweep", "--seed", SEED, "--out", out)
                 return score_of(out)
 
             best = search(rates_of(*RANGES[optimizer]), EPOCHS, score)
-            # On other seeds: the best of several rates owes something to its seed.
+            # On other seeds: the best of several rates is partly the one with the luckiest seed.
             final = ["--set", f"lr={best:g}", "--repeats", 3, "--seed", SEED + 1, "--out", work / f"{name}.csv"]
             gpubench(*point, *final, "--data", work / "test")
 

@@ -1,4 +1,4 @@
-"""Time the all-reduces of `scaling` between network namespaces whose cables carry only so much (tc's tbf).
+"""Times the all-reduces of `scaling` between network namespaces whose links have a limited rate (tc's tbf).
 
     sudo python benchmarks/limited_links.py --out links.csv --nodes 2,3,4,8 --rate 100mbit
     sudo python benchmarks/limited_links.py --out training.csv --nodes 2 --processes 2 --rounds 6 --train --rate 200mbit
@@ -20,11 +20,11 @@ from pathlib import Path
 HUB = "gbhub"
 WAYS = ("flat", "hierarchical", "hybrid")
 TINY_TRAINING = {"image_size": "64", "train_images": "48", "epochs": "1", "bucket_mib": "4", "hybrid_kib": "2048"}
-"""With these two cores train ResNet-50 in less than a minute. hybrid sums buckets above 2 MiB flat."""
+"""With these settings two cores train ResNet-50 in less than a minute. `hybrid` sums buckets above 2 MiB flat."""
 
 
 def main() -> int:
-    """Run every number of nodes in turn; the namespaces are gone afterwards."""
+    """Run every number of nodes in turn, and delete the namespaces; return the worst exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--nodes", default="2,3,4,8")
@@ -50,12 +50,12 @@ def main() -> int:
 
 
 def machine(number: int) -> str:
-    """Name of a namespace."""
+    """Return the name of the namespace of a machine."""
     return f"gbnode{number}"
 
 
 def lay(count: int, rate: str) -> None:
-    """A bridge, `count` namespaces and a limited cable from each to it."""
+    """Make a bridge and `count` namespaces, each with a limited link to the bridge."""
     shaped = f"root tbf rate {rate} burst 64kb latency 400ms"
     commands = [f"ip netns add {HUB}", f"ip -n {HUB} link add bridge type bridge", f"ip -n {HUB} link set bridge up"]
     for number in range(count):

@@ -1,18 +1,18 @@
-"""How much the tests notice: small random mistakes are put into modules, and those that some test catches are counted.
+"""Measures how many mistakes the tests find: makes small random mistakes in modules and counts those that a test finds.
 
     python benchmarks/mutations.py --out mutations.csv                    # this checkout, 150 mutations
     python benchmarks/mutations.py --rev v1.0 --out before.csv            # code and tests of another revision
     python benchmarks/mutations.py --seed 2 --count 300 --jobs 4 --out more.csv
 
 Each mutation is one small change of one module: another comparison, operator, number, key or condition, or a `return`
-that returns nothing. The tests nearest to the module run against it in a temporary copy, until the first that fails; a
-test that then needs far more processor time than before has caught it too. The same seed makes the same mutations
-of the same source, wherever the module lies. The file gets a line per mutation as soon as it is known, and the same
-command with the same file goes on where it was. Whoever survives is to be read: it changes nothing that matters, or
+that returns nothing. The tests of the module (TESTS) run with it in a temporary copy, until the first that fails. If
+they take far more processor time than before, the mutation is found too. The same seed makes the same mutations of the
+same source, in whatever folder the module is. The file gets a line per mutation as soon as its result is known; the
+same command with the same file continues. Read the mutations that survive: either they change nothing that matters, or
 a test is missing.
 
-Why not mutmut: since version 3 it leaves everything outside functions alone (the constants that half of these modules
-are about), and it runs all mutations there are on one checkout, not a seeded few on any revision.
+mutmut is not used: since version 3 it mutates nothing outside functions (half of these modules are mostly constants),
+and it runs all possible mutations of one checkout, not some, chosen by a seed, of any revision.
 """
 
 import argparse
@@ -71,13 +71,14 @@ TESTS: dict[str, tuple[str, ...]] = {
     "gpubench/runner/record.py": ("test_resume_rows",),
     "gpubench/runner/resume.py": ("test_resume_rows",),
 }
-"""The modules, and the tests nearest to each, the nearest first. Of these a revision may lack some."""
+"""The modules, and the tests of each: the most specific one first. An older revision may lack some of these tests."""
 
 LIBRARIES = ("numpy", "pandas", "scipy.stats", "matplotlib.pyplot", "fastai.fp16_utils")
-"""Imported once, because each mutation runs in a fork of this process; never gpubench itself."""
+"""Libraries that this process imports once for all mutations, which run in its forks; never gpubench itself."""
 
 LONGER, AT_LEAST, WALL_SECONDS = 4, 20, 900
-"""A mutation may take so many times the processor time of the module as it was, and so many seconds in any case."""
+"""Limits of a mutation: its processor time relative to the unchanged module's, but at least AT_LEAST seconds; and its
+wall time."""
 
 OPERATORS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt),
@@ -98,19 +99,19 @@ class Mutation:
     module: str
     line: int
     original: str
-    """The lines that it changes, as one."""
+    """The lines that it changes, joined to one."""
     mutated: str
     source: str
     """The whole module with the change."""
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What tells it from others in a file."""
+        """What identifies the mutation in a file."""
         return self.module, str(self.line), self.mutated
 
 
 def changes_of(tree: ast.AST) -> Iterator[tuple[str, ast.AST, str]]:
-    """(kind, node, what stands in its place) of every change of the logic below `tree`."""
+    """Yield (kind, node, new text) for every possible change of the logic below `tree`."""
     for node in _logic(tree):
         if isinstance(node, ast.Compare):
             for at, operator in enumerate(node.ops):
@@ -139,7 +140,7 @@ def changes_of(tree: ast.AST) -> Iterator[tuple[str, ast.AST, str]]:
 
 
 def _logic(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that decide something: no docstring, annotation, decorator, message or text with figures in it."""
+    """Yield the nodes of the logic: not annotations, decorators, f-strings, `raise` and Literal types."""
     yield node
     for name, value in ast.iter_fields(node):
         if name in {"annotation", "returns", "decorator_list"}:
@@ -158,14 +159,14 @@ def _with(node: ast.AST, name: str, value: object) -> str:
 
 
 def _keys(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.AST, str]]:
-    """Texts that are compared or looked up; one with a space in it is for people."""
+    """Yield changes of texts that are compared or looked up. Texts with a space are left out: people read them."""
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"[\w.+-]+", node.value):
             yield "key", node, repr(f"{node.value}_")
 
 
 def mutations_of(module: str, source: str, count: int, seed: int) -> list[Mutation]:
-    """So many different mutations, as many of one kind as of another where the module has them."""
+    """Return `count` different mutations, or all if there are fewer; each kind is equally likely."""
     dice = Random(f"{seed} {Path(module).stem}")
     kinds: dict[str, list[tuple[ast.AST, str]]] = defaultdict(list)
     for kind, node, text in changes_of(ast.parse(source)):
@@ -192,12 +193,12 @@ def _mutation(module: str, source: str, node: ast.AST, text: str) -> Mutation:
 
 
 def shares(count: int, parts: int) -> list[int]:
-    """`count` in as equal parts as can be, the larger ones first."""
+    """Return `count` as `parts` integers that differ by at most 1, the larger ones first."""
     return [count // parts + (at < count % parts) for at in range(parts)]
 
 
 def known(path: Path) -> dict[tuple[str, str, str], dict[str, str]]:
-    """The lines of an earlier run, by mutation."""
+    """Return the lines of an earlier run, by the key of the mutation."""
     if not path.exists():
         return {}
     with path.open(encoding="utf-8", newline="") as file:
@@ -205,7 +206,7 @@ def known(path: Path) -> dict[tuple[str, str, str], dict[str, str]]:
 
 
 def summary(lines: Sequence[Mapping[str, str]]) -> str:
-    """A line per module and one of all: what a test caught, and what not."""
+    """Return a line for each module, and one for all: how many mutations were killed, and how many survived."""
     counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for line in lines:
         for name in (line["module"], "all"):
@@ -220,7 +221,7 @@ def summary(lines: Sequence[Mapping[str, str]]) -> str:
 
 
 def copied(checkout: Path, rev: str | None, into: Path) -> None:
-    """The files of a checkout as they are, or those of a revision of it, without the history."""
+    """Copy the files of a checkout, or of one of its revisions, without the history."""
     into.mkdir()
     if rev:
         archive = subprocess.run(["git", "archive", rev], cwd=checkout, capture_output=True, check=True).stdout
@@ -236,16 +237,16 @@ def copied(checkout: Path, rev: str | None, into: Path) -> None:
 
 
 def tested(task: tuple[Path, str, str, float]) -> tuple[str, float, float, str]:
-    """(result, seconds, processor seconds, last words) of a module's tests with `source` as the module.
+    """Run a module's tests with `source` as the module; return result, seconds, processor seconds, end of the output.
 
-    Each worker of the pool has a copy of its own of `origin`.
+    Each worker of the pool has its own copy of `origin`.
     """
     origin, module, source, limit = task
     mine = origin.with_name(f"copy-{os.getpid()}")
     if not mine.exists():
         shutil.copytree(origin, mine)
     compiled = Path(importlib.util.cache_from_source(str(mine / module)))
-    compiled.unlink(missing_ok=True)  # the same size within the same second would pass for the same module
+    compiled.unlink(missing_ok=True)  # Python takes a source of the same size and second for unchanged
     (mine / module).write_text(source, encoding="utf-8")
     began = time.monotonic()
     child = os.fork()
@@ -274,7 +275,7 @@ def tested(task: tuple[Path, str, str, float]) -> tuple[str, float, float, str]:
 
 
 def _run_tests(mine: Path, module: str, limit: float) -> int:
-    """In the fork: pytest's exit code, or 99 where the tests had another module than the one in this copy."""
+    """Run the tests in the fork; return pytest's exit code, or 99 if they imported another copy of the module."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit)))
     os.chdir(mine)
@@ -291,7 +292,7 @@ def _run_tests(mine: Path, module: str, limit: float) -> int:
     code = 1
     try:
         code = int(pytest.main([*options, *files]))
-    except Exception:  # warnings are errors even when pytest cleans up, and end it as they would end a process
+    except Exception:  # warnings are errors, also while pytest cleans up
         traceback.print_exc()
     sys.stdout.flush()
     loaded = sys.modules.get(module.removesuffix(".py").replace("/", "."))

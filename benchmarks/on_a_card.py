@@ -1,16 +1,16 @@
-"""What this project claims, tried on a card in stages of 27 minutes together: tests, selftest, every suite.
+"""Tests this project on a card in stages, 27 minutes in all: its tests, selftest, every suite.
 
-    python benchmarks/on_a_card.py --out walk --side-by-side 10 --seconds 300    # first: what breaks, not how fast
-    python benchmarks/on_a_card.py --data DIR --out card                   # all of it
-    python benchmarks/on_a_card.py --data DIR --out card --seconds 540     # nine minutes; again, and it goes on
+    python benchmarks/on_a_card.py --out walk --side-by-side 10 --seconds 300    # first: only whether anything fails
+    python benchmarks/on_a_card.py --data DIR --out card                   # all stages
+    python benchmarks/on_a_card.py --data DIR --out card --seconds 540     # nine minutes of them; repeat to continue
     python benchmarks/on_a_card.py --data DIR --out card --stages selftest,resnet --stretch 3    # a slow card
 
-A stage is what a user would type, and has so many seconds; the most important come first. Output goes to
-OUT/STAGE.log, rows to OUT/rows/STAGE.csv, and how it ended to a line of OUT/stages.csv. What is cut off keeps its rows.
-The same command goes on where the last one ended, and names what it leaves for another; `--stages` runs those again
-that ended already. Without `--data` the images and texts are made up, and nothing is trained to a goal. With
-`--side-by-side N` the runs are quick ones, N at a time, so that their times mean nothing. `--device cpu --small` tries
-the script itself where there is no card.
+A stage is a command that a user would type, with a time limit; the most important stages come first. Output goes to
+OUT/STAGE.log, rows to OUT/rows/STAGE.csv, and the exit code to a line of OUT/stages.csv. A stage that is cut off keeps
+its rows. The same command continues after the last stage, and names the stages that it has no time for. `--stages` also
+runs stages again that have ended. Without `--data` the images and texts are generated, and no training has a goal. With
+`--side-by-side N` the runs are quick ones, N at a time, so their times mean nothing. `--device cpu --small` tests this
+script without a card.
 """
 
 import argparse
@@ -26,18 +26,18 @@ from functools import partial
 from pathlib import Path
 
 GRACE_SECONDS = 30
-"""After its Ctrl-C a stage writes what it has."""
+"""Time for a stage to write its rows after Ctrl-C."""
 CUT = "cut off"
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A command, and how long it may take on a fast card."""
+    """A command and its time limit on a fast card."""
 
     command: str
     seconds: float
     resumes: bool = False
-    """Whether the same command goes on from its rows; else it begins only where all its time is left."""
+    """Whether the same command continues from its rows; otherwise the stage starts only if all its time is left."""
 
 
 def _run(seconds: float, asked: str) -> Stage:
@@ -51,7 +51,7 @@ STAGES: Mapping[str, Stage] = {
     "resnet": _run(170, "resnet --models resnet18 --precision both --repeats 2"),
     "selftest": Stage("gpubench selftest --device DEVICE", 460),
     "peak": Stage("gpubench peak --device DEVICE --precision both", 80),
-    # In fp32 one of the two is the default; which is faster differs from card to card.
+    # The two memory layouts in fp32: which one is faster depends on the card.
     "contiguous": _run(45, f"{FP32} --set memory_format=contiguous"),
     "channels-last": _run(45, f"{FP32} --set memory_format=channels_last"),
     "wordlm": _run(70, "wordlm --models lstm --precision all --repeats 1"),
@@ -66,7 +66,7 @@ STAGES: Mapping[str, Stage] = {
     "largebatch": _run(40, "largebatch --precision both --full"),
     "tricks": _run(50, "tricks --repeats 1"),
     "reference": _run(30, "reference --precision mixed --batch 64 --repeats 1"),
-    # A whole run of half a minute, and what samples say of it.
+    # A full run of half a minute, and samples that project it.
     "full": _run(50, "resnet --models resnet18 --precision mixed --batch 512 --set epochs=3 --full"),
     "sampled": _run(40, "resnet --models resnet18 --precision mixed --batch 512 --set epochs=3 --repeats 2"),
     "ladder": _run(30, "cifar10 --precision fp16-pure --quick --repeats 1"),
@@ -86,11 +86,11 @@ SMALL = {
     "reference": "--quick --batch 4 --set image_size=32 --set layers=1",
     "tricks": "--quick --batch 16 --set train_images=64 --set valid_images=16 --set test_images=16 --set width=4",
 }
-"""What --small adds: the least that still goes through every line."""
+"""Options that --small adds: the smallest sizes that still run every line."""
 
 
 def command_of(name: str, options: argparse.Namespace) -> list[str]:
-    """The stage's command, for this device and this data."""
+    """Return the command of a stage for this device and this data."""
     words = STAGES[name].command.split()
     if words[:2] == ["gpubench", "run"]:
         words += ["--device", "DEVICE", "--out", f"OUT/rows/{name}.csv"]
@@ -109,7 +109,7 @@ def _filled(word: str, options: argparse.Namespace) -> str:
 
 
 def outcome(command: list[str], seconds: float, log: Path) -> str:
-    """Its exit code, or that it was cut off after so many seconds."""
+    """Run a command; return its exit code, or CUT if it was stopped after `seconds`."""
     with log.open("a") as file:
         print("$", *command, file=file, flush=True)
         process = subprocess.Popen(command, stdout=file, stderr=file)
@@ -117,7 +117,7 @@ def outcome(command: list[str], seconds: float, log: Path) -> str:
             code = process.wait(seconds)
             return CUT if code in {130, -signal.SIGINT} else str(code)
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)  # as Ctrl-C: what is finished stays, and nothing is left running
+            process.send_signal(signal.SIGINT)  # like Ctrl-C: finished rows stay, and no process is left
             try:
                 process.wait(GRACE_SECONDS)
             except subprocess.TimeoutExpired:
@@ -126,7 +126,7 @@ def outcome(command: list[str], seconds: float, log: Path) -> str:
 
 
 def left_of(name: str, ends: Iterable[Mapping[str, str]], stretch: float) -> float:
-    """Seconds that a stage still has, 0 once it has ended; a stage that was cut off before its time has the rest."""
+    """Return the seconds that a stage has left: 0 if it has ended, the rest if it was cut off before its limit."""
     left = STAGES[name].seconds * stretch
     for line in ends:
         if line["stage"] == name:
@@ -135,7 +135,7 @@ def left_of(name: str, ends: Iterable[Mapping[str, str]], stretch: float) -> flo
 
 
 def run_stage(name: str, options: argparse.Namespace, until: float) -> None:
-    """Go on with a stage for the time that is left, and add a line to stages.csv."""
+    """Run or continue a stage for its time that is left, and add a line to stages.csv."""
     path = options.out / "stages.csv"
     with path.open() as file:
         ends = [] if options.stages else list(csv.DictReader(file))
@@ -157,7 +157,7 @@ def run_stage(name: str, options: argparse.Namespace, until: float) -> None:
 
 
 def main() -> None:
-    """Go on where stages.csv ends; print each stage's line, and the end of its log where it went wrong."""
+    """Run the stages that stages.csv lacks; print the line of each, and the end of its log if it failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--data", type=Path)

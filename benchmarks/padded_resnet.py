@@ -1,4 +1,4 @@
-"""The suite of verdicts.py: ResNet-18 three times, `a` and `b` the same and `padded` slower by a share or more."""
+"""The suite of verdicts.py: ResNet-18 as three models. `a` and `b` are the same, `padded` pauses after each step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ full_learner = training.full_learner
 
 
 def train(trial: Trial, clock: Clock) -> dict[str, float]:
-    """The suite `resnet`, with a pause after each training step that is `pad` of what the step took."""
+    """Train as `resnet` does; `padded` pauses after each training step for `pad` times the duration of the step."""
     from fastai.callback.core import Callback
 
     class Pad(Callback):  # type: ignore[misc]

@@ -1,10 +1,10 @@
-"""How well `gpubench peak` agrees with an independent timing: interleaved pairs, in processes of their own.
+"""Compares `gpubench peak` with an independent timing, in interleaved pairs of new processes.
 
     python benchmarks/peak_agreement.py --device cpu --precision fp32 --pairs 6
 
-The independent side is `torch.utils.benchmark` around large matrix products and a copy, with nothing of gpubench in
-it. The order alternates from pair to pair, so that a drift of the machine hits both alike. Prints a line per pair and
-the medians of gpubench / independent; the exit code is 1 where a median is more than 10% off.
+The independent side is `torch.utils.benchmark` with large matrix products and a copy, without any code of gpubench. The
+order alternates from pair to pair, so that a drift of the machine affects both alike. Prints a line per pair and the
+medians of gpubench / independent. The exit code is 1 if a median differs from 1 by more than 10%.
 """
 
 import argparse
@@ -42,7 +42,7 @@ DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bflo
 
 
 def independent(arguments: argparse.Namespace) -> tuple[float, float]:
-    """FLOP/s and bytes per second by torch's own benchmark timer."""
+    """Return FLOP/s and bytes per second, measured by torch's benchmark timer."""
     values = [arguments.device, DTYPES[arguments.precision], arguments.precision, str(arguments.threads)]
     done = subprocess.run([sys.executable, "-c", INDEPENDENT, *values], capture_output=True, text=True, check=True)
     flops, moved = json.loads(done.stdout.splitlines()[-1])

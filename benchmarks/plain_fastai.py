@@ -1,9 +1,9 @@
-"""Does gpubench cost anything? `--full` seconds of resnet against the same recipe as a plain fastai script.
+"""Measures the cost of gpubench: `--full` seconds of resnet against a plain fastai script with the same recipe.
 
     python benchmarks/plain_fastai.py --data DIR --rounds 8
 
-Each round runs both, in fresh processes and alternating order. The plain script knows nothing of
-gpubench: it trains with `Learner.fit_one_cycle` on tensors that lie in memory and times that call.
+Each round runs both, in new processes and alternating order. The plain script uses no gpubench: it trains with
+`Learner.fit_one_cycle` on tensors in memory and times that call.
 Prints the ratio of each round and the 95% order-statistic interval of their median.
 """
 
@@ -77,7 +77,7 @@ with learn.no_bar(), learn.no_logging():
 
 
 def plain_seconds(seed: int, arguments: argparse.Namespace) -> float:
-    """Seconds of `fit_one_cycle` in the plain script."""
+    """Return the seconds of `fit_one_cycle` in the plain script."""
     sizes = [arguments.train_images, arguments.valid_images, arguments.batch]
     command = [sys.executable, "-W", "ignore", "-c", PLAIN, str(arguments.data), str(seed), *map(str, sizes)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -85,7 +85,7 @@ def plain_seconds(seed: int, arguments: argparse.Namespace) -> float:
 
 
 def our_seconds(seed: int, arguments: argparse.Namespace, folder: Path) -> float:
-    """Seconds of a `--full` trial of the same recipe."""
+    """Return the seconds of a `--full` trial of the same recipe."""
     out = folder / f"{seed}.csv"
     command = [sys.executable, "-m", "gpubench", "run", "--suite", "resnet", "--models", "resnet18", "--full"]
     command += [

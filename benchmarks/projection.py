@@ -1,13 +1,13 @@
-"""How well a sampled trial projects the full run: interleaved pairs, and the interval of their ratio.
+"""Measures how well sampled trials project full runs: interleaved pairs, and the interval of their median ratio.
 
     python benchmarks/projection.py --data DIR --out FOLDER                   # six pairs of every case
     python benchmarks/projection.py --data DIR --out FOLDER --only resnet
     python benchmarks/projection.py --data DIR --out FOLDER --only resnet --precision fp32 --pairs 9 --set epochs=4
 
-Each pair is one full and one sampled trial of the same case and seed, in fresh processes, in an order that alternates
-from pair to pair, so that a drift of the machine hits both alike. `--data` has CIFAR-100 and WikiText-2. The image
-tree is made in FOLDER, and its files leave the system's memory before each trial, so that they are read cold. Rows stay
-in FOLDER: a second call goes on where the first one ended. Prints a row per pair, and per case the 95% order-statistic
+Each pair is one full and one sampled trial of the same case and seed, in new processes. Their order alternates from
+pair to pair, so that a drift of the machine affects both alike. `--data` has CIFAR-100 and WikiText-2. The image tree
+is made in FOLDER, and its files are dropped from the system's memory before each trial, so that they are read cold.
+Rows stay in FOLDER: a second call continues. Prints a line per pair and, for each case, the 95% order-statistic
 interval of the median of projected / full seconds.
 """
 
@@ -45,7 +45,7 @@ CASES = {
 """
 PRECISIONS = ("fp32", "bf16")
 IMAGES, PICTURES = 1200, 40
-"""Files of the image tree, a tenth of them for validation, and how many different pictures they have."""
+"""Numbers of files in the image tree (a tenth of them for validation) and of different pictures in these."""
 
 
 def make_tree(root: Path) -> None:
@@ -84,7 +84,7 @@ def seconds_to_read(root: Path) -> float:
 
 
 def row_of(suite: str, precision: str, mode: str, seed: int, arguments: argparse.Namespace) -> pd.Series:
-    """Return the row of one trial, which runs unless its file is there."""
+    """Return the row of one trial; run it unless its file exists."""
     out = arguments.out / f"{suite}-{precision}-{mode}-{seed}.csv"
     tree = arguments.out / "tree"
     if not out.exists() or pd.read_csv(out).seconds.isna().any():

@@ -1,9 +1,9 @@
-"""Write results/2018-four-minutes.csv: "Training ImageNet in Four Minutes", and the runs it compares itself with.
+"""Write results/2018-four-minutes.csv: "Training ImageNet in Four Minutes", and the runs that the paper compares with.
 
     python benchmarks/published_2018.py results/
 
-Its own figures and those of Akiba and others are in its abstract. Those of You and others are in theirs, but for the
-accuracy at 65,536 images a step, which is in its table. Over NCCL it states how many times as fast, and no times.
+The abstract has its own figures and those of Akiba and others. Those of You and others are in their paper, except the
+accuracy at 65,536 images per step, which is in the first paper's table. Against NCCL it states ratios and no times.
 """
 
 import json
@@ -36,7 +36,7 @@ class Run:
     accuracy: float | None
     reason: str = ""
     gain: float | None = None
-    """Times as fast as with NCCL."""
+    """How many times as fast as with NCCL."""
 
 
 RUNS = (
@@ -52,9 +52,9 @@ RUNS = (
 
 
 def row(run: Run) -> Row:
-    """One published run as a row of ours."""
+    """Return a published run as a row of gpubench."""
     own = run.source == JIA
-    # No epochs where a batch is known: runs that differ in it alone are compared by it.
+    # No epochs if the batch is known: `compare` compares batches of runs that differ in nothing else.
     params = {"global_batch": run.batch, "optimizer": "lars" if own else None}
     params |= {} if run.batch else {"epochs": run.epochs}
     gains = [["what", "times", "baseline"], ["its own all-reduce", run.gain, "NCCL's"]]
@@ -62,7 +62,7 @@ def row(run: Run) -> Row:
         suite="imagenet",
         studies="published batch" if run.accuracy else "published",
         model=run.model,
-        # Its own: fp16 forward and backward, fp32 master weights. The others do not say it where they are quoted.
+        # Its own runs: fp16 forward and backward, fp32 master weights. It does not state the precision of the others.
         precision="fp16-master" if own else "unknown",
         batch_size=run.batch // run.processes if run.batch else None,
         batch_policy="author",
@@ -88,7 +88,7 @@ def row(run: Run) -> Row:
 
 
 def main(results: Path) -> None:
-    """Write the file anew."""
+    """Replace the file by a new one."""
     path = results / "2018-four-minutes.csv"
     path.unlink(missing_ok=True)
     append(path, [row(run) for run in RUNS])

@@ -2,8 +2,8 @@
 
     python benchmarks/published_2019.py bhutani.csv perbos.csv results/
 
-The inputs hold one line per run: card, model, precision, batch_size, epochs, seconds, and accuracy where
-the notebook printed it.
+The inputs have one line per run: card, model, precision, batch_size, epochs, seconds, and accuracy if the notebook
+printed it.
 """
 
 import sys
@@ -25,7 +25,7 @@ TRAIN_IMAGES = 48_000
 
 
 def row(run: "pd.Series[str]", source: str, session: str, policy: str) -> Row:
-    """One published run as a row of ours."""
+    """Return a published run as a row of gpubench."""
     mixed = run["precision"].startswith("fp16")
     odd = session == "bhutani-2019" and run["model"] == "resnet18" and not mixed
     return Row(

@@ -2,7 +2,7 @@
 
     python benchmarks/published_cifar10.py results/
 
-The figures are those of the eight posts "How to Train Your ResNet" (D. Page, Myrtle.ai, 2018 and 2019), and of their
+The figures are from the eight posts "How to Train Your ResNet" (D. Page, Myrtle.ai, 2018 and 2019), and from their
 author's second run of the first five posts (davidcpage/cifar10-fast, experiments.ipynb, December 2018).
 """
 
@@ -46,7 +46,7 @@ EIGHT_CARDS = {
 
 
 def row(model: str, seconds: float, source: str, session: str) -> Row:
-    """One published figure as a row of ours."""
+    """Return a published figure as a row of gpubench."""
     ladder = files.find("cifar10")
     recipe = RECIPES[model]
     params = ladder.resolve_params({})
@@ -87,7 +87,7 @@ def row(model: str, seconds: float, source: str, session: str) -> Row:
 
 
 def main(results: Path) -> None:
-    """Write the file anew."""
+    """Replace the file by a new one."""
     path = results / "2019-cifar10-ladder-v100.csv"
     path.unlink(missing_ok=True)
     rows = [row(model, seconds, POSTS, "page-2019") for model, seconds in SECONDS.items()]

@@ -2,9 +2,9 @@
 
     python benchmarks/published_imagenet.py results/
 
-Lambda's page states every epoch of its run on 8 Titan RTX, and the time on 8 V100 that it compares itself with. Of
-8 to 128 V100 train.py of cybertronai/imagenet18 states the time and the top-5 at the end, and fast.ai's announcement
-of 10 August 2018 the dollars; their epochs stand in logs that are not stored with it.
+Lambda's page states every epoch of its run on 8 Titan RTX, and the time on 8 V100 that it compares with. For 8 to 128
+V100, train.py of cybertronai/imagenet18 states the time and the final top-5, and fast.ai's announcement of 10 August
+2018 the dollars. Their epochs are in logs that the repository does not have.
 """
 
 import json
@@ -72,7 +72,7 @@ RUNS = (
 
 
 def epoch_table() -> str:
-    """Every epoch of Lambda's run, as the suite's own rows have them."""
+    """Return every epoch of Lambda's run as the JSON in the column `table` of the suite's own rows."""
     lines: list[list[str | float]] = []
     for number, (hours, top1, top5) in enumerate(EPOCHS, start=1):
         pixels = next(size for last, size in PIXELS.items() if number <= last)
@@ -82,7 +82,7 @@ def epoch_table() -> str:
 
 
 def row(run: Run) -> Row:
-    """One published run as a row of ours."""
+    """Return a published run as a row of gpubench."""
     told = run.source == LAMBDA
     return Row(
         suite="imagenet",
@@ -120,7 +120,7 @@ def row(run: Run) -> Row:
 
 
 def main(results: Path) -> None:
-    """Write the file anew."""
+    """Replace the file by a new one."""
     path = results / NAME
     path.unlink(missing_ok=True)
     append(path, [row(run) for run in RUNS])

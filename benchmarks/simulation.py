@@ -1,11 +1,11 @@
-"""What the verdicts are worth: simulated sessions of known truth, judged by the code that `compare` uses.
+"""Measures error rates of verdicts: simulates sessions with known ratios, and judges them by the code of `compare`.
 
     python benchmarks/simulation.py            # four minutes; prints the tables of docs/research/tested.md
     python benchmarks/simulation.py power hosts --count 200
 
-A trial's time is 1 x its case's effect x a process effect of the given sd x the mean of LAPS laps of half that sd.
-`rough` sessions also drift by twice the sd from first to last round, and one trial in 20 takes 5 to 25% longer.
-tests/test_simulation.py holds a smaller version of each bound.
+A trial's time is the product of its case's effect, a process effect of the given sd, and the mean of LAPS laps of half
+that sd. `rough` sessions also drift by twice the sd from first to last round, and one trial in 20 takes 5 to 25%
+longer. tests/test_simulation.py tests each bound at a smaller size.
 """
 
 import argparse
@@ -30,13 +30,13 @@ from gpubench.training.clock.sampling import sampling_for
 from gpubench.welch import LOOKS, is_decided_early
 
 SDS = (0.003, 0.01, 0.02, 0.044)
-"""Of processes: a quiet card, a usual one, a busy host, a shared two-core CPU."""
+"""Standard deviations between processes of a quiet card, a usual one, a busy host, and a shared two-core CPU."""
 LAPS = 20
 DRIFT_IN_SDS = 2.0
 OUTLIERS, OUTLIER = 0.05, (0.05, 0.25)
 NUMBERS = (6, 8, 10, 15, 20, 30, 50)
 RESTLESS_SDS, SLOWDOWNS = (0.09, 0.14), (0.2, 0.25, 0.5)
-"""Of CPUs that other tenants use as well, and slowdowns large enough to be found there."""
+"""Standard deviations on CPUs with other tenants, and slowdowns that are large enough to be found there."""
 FOUND = {"faster", "slower"}
 
 
@@ -49,12 +49,12 @@ class Noise:
     modes: float = 0.0
     """Every trial falls into one of two modes that are this far apart."""
     shape: str = "normal"
-    """Of what parts processes: `normal`, `t3` (heavy tails), `lognormal` (skewed), `ties` (a grid of one sd)."""
+    """Distribution of process effects: `normal`, `t3` (heavy tails), `lognormal` (skewed), `ties` (grid of one sd)."""
     memory: float = 0.0
-    """Share of its neighbour's part that a trial keeps (AR(1)), so that the host drifts slowly."""
+    """Autocorrelation of successive process effects (AR(1)): the host drifts slowly."""
 
     def draw(self, dice: Random) -> float:
-        """What parts one process from another, of standard deviation `sd`."""
+        """Return a random process effect, of standard deviation `sd`."""
         if self.shape == "t3":
             return self.sd * dice.gauss(0, 1) / math.sqrt(sum(dice.gauss(0, 1) ** 2 for _ in range(3)))
         if self.shape == "lognormal":
@@ -63,7 +63,7 @@ class Noise:
 
 
 def session(dice: Random, rounds: int, noise: Noise, effects: Sequence[float] = (0.0, 0.0)) -> list[list[float]]:
-    """Seconds of each case: interleaved rounds, each in an order of its own."""
+    """Return the seconds of the trials of each case, from interleaved rounds in random order."""
     drift = dice.choice((-1, 1)) * DRIFT_IN_SDS * noise.sd if noise.rough else 0.0
     times: list[list[float]] = [[] for _ in effects]
     total = rounds * len(effects)
@@ -78,7 +78,7 @@ def session(dice: Random, rounds: int, noise: Noise, effects: Sequence[float] = 
 
 
 def one_trial(dice: Random, noise: Noise, level: float) -> float:
-    """Seconds of one process whose case lies at `level`."""
+    """Return the seconds of one process; `level` is the log of its case's expected seconds."""
     own = 0.0 if noise.memory else noise.draw(dice)
     level += own + dice.gauss(0, noise.sd / 2 / math.sqrt(LAPS))
     if noise.modes:
@@ -90,26 +90,26 @@ def one_trial(dice: Random, noise: Noise, level: float) -> float:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Verdicts of many comparisons, and how their intervals did."""
+    """Verdicts and intervals of many comparisons."""
 
     verdicts: Counter[str]
     covered: float
-    """Share of 95% intervals that hold the true ratio."""
+    """Share of 95% intervals that contain the true ratio."""
     half_width: float
-    """Their mean half width on the log scale."""
+    """Mean half width of these intervals, on the log scale."""
 
     def share(self, *verdicts: str) -> float:
-        """Of all comparisons."""
+        """Return the share of comparisons with one of these verdicts."""
         return sum(self.verdicts[v] for v in verdicts) / self.verdicts.total()
 
     @property
     def found(self) -> float:
-        """Share of `faster` and `slower`: false verdicts where there is no difference, else the power."""
+        """Share of `faster` and `slower`: false verdicts if there is no true difference, else the power."""
         return self.share(*FOUND)
 
 
 def judge(count: int, make: Callable[[], tuple[stats.Ratio, int]], effect: float = 0.0) -> Outcome:
-    """`make` gives one comparison and its smaller number of trials."""
+    """Judge `count` comparisons; `make` returns a ratio and the number of trials of its smaller side."""
     verdicts: Counter[str] = Counter()
     covered, widths = 0, []
     for _ in range(count):
@@ -122,7 +122,7 @@ def judge(count: int, make: Callable[[], tuple[stats.Ratio, int]], effect: float
 
 
 def one_session(count: int, trials: int, noise: Noise, effect: float = 0.0, seed: int = 1) -> Outcome:
-    """Two cases of one session."""
+    """Judge two cases of one session."""
     dice = Random(f"{seed} {trials} {noise} {effect}")
 
     def make() -> tuple[stats.Ratio, int]:
@@ -133,9 +133,9 @@ def one_session(count: int, trials: int, noise: Noise, effect: float = 0.0, seed
 
 
 def pooled(count: int, shared: float, effect: float = 0.0, models: int = 4, trials: int = 6) -> Outcome:
-    """Several models, judged together; `shared` is the part of a trial's variance that the models of its side share.
+    """Judge several models together; `shared` is the part of a trial's variance that the models of its side share.
 
-    A verdict is that of all models, and only where they agree, as `studies.pairs` has it.
+    There is a verdict only if all models have the same one, as in `studies.pairs`.
     """
     dice, sd = Random(f"pooled {shared} {models} {trials} {effect}"), 0.02
 
@@ -162,9 +162,9 @@ def pooled(count: int, shared: float, effect: float = 0.0, models: int = 4, tria
 
 
 def one_name(count: int, late: int, hours_sd: float, trials: int = 6) -> Outcome:
-    """Two equal cases with one session's name, the second `late` rounds after the first.
+    """Judge two equal cases of one session name, of which the second starts `late` rounds after the first.
 
-    A round takes 10 minutes, and the machine has another level in each half hour.
+    A round takes 10 minutes. In each half hour the machine has another speed, with a standard deviation of `hours_sd`.
     """
     dice = Random(f"one name {late} {hours_sd} {trials}")
 
@@ -184,7 +184,7 @@ def one_name(count: int, late: int, hours_sd: float, trials: int = 6) -> Outcome
 
 
 def unequal(count: int, trials: tuple[int, int], sds: tuple[float, float] = (0.01, 0.08)) -> Outcome:
-    """Two equal cases of one session that scatter differently."""
+    """Judge two equal cases of one session whose trials scatter differently (`sds`)."""
     dice = Random(f"unequal {trials} {sds}")
 
     def make() -> tuple[stats.Ratio, int]:
@@ -195,7 +195,7 @@ def unequal(count: int, trials: tuple[int, int], sds: tuple[float, float] = (0.0
 
 
 def median_coverage(count: int, trials: int, noise: Noise) -> tuple[float, float]:
-    """(share of intervals of one case's median that hold the truth, their mean half width)."""
+    """Return for intervals of one case's median: the share that contains the true value, and the mean half width."""
     dice = Random(f"median {trials} {noise}")
     intervals = [median_interval(session(dice, trials, noise, (0.0,))[0]) or (0.0, 0.0) for _ in range(count)]
     return fmean(low <= 1 <= high for low, high in intervals), fmean((high - low) / 2 for low, high in intervals)
@@ -204,7 +204,7 @@ def median_coverage(count: int, trials: int, noise: Noise) -> tuple[float, float
 def between_specimens(
     count: int, sd: float, specimens: int = 1, effect: float = 0.0, modes: float = 0.0, trials: int = 6
 ) -> Outcome:
-    """Two cards, each known by some specimens; specimens differ by `sd`, or are of two kinds `modes` apart."""
+    """Judge two card models with `specimens` cards each, which differ by `sd`, or are of two kinds `modes` apart."""
     dice = Random(f"specimens {sd} {specimens} {effect} {modes}")
     noise = Noise(0.01)
 
@@ -220,9 +220,9 @@ def between_specimens(
 
 
 def family(count: int, noise: Noise, size: int = 20, trials: int = 6, effect: float = 0.0) -> tuple[float, float]:
-    """(share of families with any false verdict, share of true effects found).
+    """Return the share of families with any false verdict, and the share of true effects that were found.
 
-    A family has `size` ratios; with an `effect`, its first half has it.
+    A family has `size` ratios; the first half of them has the `effect`.
     """
     dice = Random(f"family {noise} {size} {trials} {effect}")
     spoiled = found = 0
@@ -248,9 +248,10 @@ def gate(
     slow: float = 0.0,
     all_slow: bool = False,
 ) -> float:
-    """Share of calls of `--fail-on-slower 5%` over `size` ratios that end with 1; the first ratio, or all, is `slow`.
+    """Return the share of calls of `--fail-on-slower 5%` that end with 1.
 
-    With `days`, each side is a session of its own, whose level differs by a standard deviation of that.
+    There are `size` ratios, of which the first one is slower by `slow`, or all are. With `days`, each side is its own
+    session, and `days` is the standard deviation between sessions.
     """
     dice = Random(f"gate {noise} {size} {trials} {days} {slow}{' all' * all_slow}")
     limit = 1.05
@@ -275,7 +276,7 @@ def gate(
 
 
 def gate_passes(count: int, noise: Noise, trials: int, *, days: float | None = None, slow: float = 0.0) -> float:
-    """Share of calls of `--fail-on-slower 5%` with one ratio that end with 0; `days` as in `gate`."""
+    """Return the share of calls of `--fail-on-slower 5%` with one ratio that end with 0; `days` as in `gate`."""
     dice = Random(f"passes {noise} {trials} {days} {slow}")
     passes = 0
     for _ in range(count):
@@ -290,22 +291,22 @@ def gate_passes(count: int, noise: Noise, trials: int, *, days: float | None = N
 
 @dataclass(frozen=True)
 class Adaptive:
-    """What `run --until` comes to."""
+    """Results of many runs with `--until`."""
 
     rounds: float
-    """Median over runs."""
+    """Median number of rounds."""
     reached: float
-    """Share of runs in which every interval got there within the budget."""
+    """Share of runs in which every interval became narrow enough within the budget."""
     covered: float
-    """Share of ratio intervals that hold the true ratio."""
+    """Share of ratio intervals that contain the true ratio."""
     median_covered: float
-    """Share of the intervals of one case's median that do."""
+    """Share of intervals of one case's median that contain its true value."""
     false: float
     """Share of false verdicts."""
 
 
 def until(count: int, noise: Noise, target: float = 0.01, most: int = 40, corrected: bool = True) -> Adaptive:
-    """Rounds of two equal cases until both intervals are tight; a budget of `most` rounds."""
+    """Simulate rounds of two equal cases until both half widths are at most `target`, or for `most` rounds."""
     dice = Random(f"until {noise} {target}")
     rounds, reached, covered, alone, false = [], 0, 0, 0, 0
 
@@ -316,7 +317,7 @@ def until(count: int, noise: Noise, target: float = 0.01, most: int = 40, correc
         return (high - low) / 2 / median(values)
 
     for _ in range(count):
-        # The whole session is drawn, as long as the budget, so that its drift knows nothing of the stop.
+        # The whole session is simulated, as long as the budget, so that its drift does not depend on the stop.
         a, b = session(dice, most, noise)
         n = next((n for n in range(6, most + 1) if max(width(a[:n]), width(b[:n])) <= target), most)
         a, b = a[:n], b[:n]
@@ -332,15 +333,15 @@ def until(count: int, noise: Noise, target: float = 0.01, most: int = 40, correc
 
 @dataclass(frozen=True)
 class Early:
-    """What looks after 3 and 4 of 6 rounds come to."""
+    """Results of many runs of 6 rounds with looks after 3 and 4."""
 
     outcome: Outcome
     rounds: float
-    """Mean number."""
+    """Mean number of rounds."""
 
 
 def early(count: int, noise: Noise, effect: float = 0.0) -> Early:
-    """Two cases of a run that ends after three or four rounds if they decide, and otherwise after six."""
+    """Judge two cases of a run that ends after three or four rounds if these decide, and otherwise after six."""
     dice = Random(f"early {noise} {effect}")
     rounds = []
 
@@ -354,7 +355,7 @@ def early(count: int, noise: Noise, effect: float = 0.0) -> Early:
 
 
 def peeking(count: int, noise: Noise, most: int = 40) -> tuple[float, float]:
-    """(share of false verdicts of `most` rounds of two equal cases, the same where any look at fewer ended them).
+    """Return two shares of false verdicts for equal cases: after `most` rounds, and after any of the looks before.
 
     Looks are after each round from the sixth on, as `--repeats 7, 8, ...` on the same file allows.
     """
@@ -372,18 +373,18 @@ def peeking(count: int, noise: Noise, most: int = 40) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Naive:
-    """Equal cases, judged by a t test over laps: shares of comparisons."""
+    """Shares of comparisons of equal cases that are judged by a t test over laps."""
 
     false_p: float
-    """p under 5%."""
+    """Share with p under 5%."""
     false_verdict: float
-    """p under 5% and more than 2%."""
+    """Share with p under 5% and a difference above 2%."""
     covered: float
-    """95% intervals that hold the true ratio."""
+    """Share of 95% intervals that contain the true ratio."""
 
 
 def naive(count: int, processes: int, noise: Noise, laps: int = 120) -> Naive:
-    """Two equal cases of `laps` laps a side from some processes each; every lap is taken for independent."""
+    """Judge two equal cases with `laps` laps per side from some processes, as if all laps were independent."""
     from scipy.stats import ttest_ind
 
     dice = Random(f"naive {processes} {noise}")
@@ -404,14 +405,14 @@ def naive(count: int, processes: int, noise: Noise, laps: int = 120) -> Naive:
 
 
 def point_rule(count: int, trials: int, noise: Noise) -> float:
-    """False verdicts of the looser rule: Mann-Whitney's p under 5% and a point effect above 2%."""
+    """Return the share of false verdicts by a looser rule: Mann-Whitney's p under 5% and a ratio above 2%."""
     dice = Random(f"point {trials} {noise}")
     ratios = [stats.ratio(*session(dice, trials, noise)) for _ in range(count)]
     return fmean((r.p or 0) < 0.05 and abs(math.log(r.value)) > stats.SMALLEST for r in ratios)
 
 
 def advice(count: int, noise: Noise, effect: float) -> tuple[float, float]:
-    """(median advised trials a side where 6 left `undecided`, share of new sessions of that size that decide)."""
+    """Return the median advised trials per side after an undecided session of 6, and the share that then decides."""
     dice = Random(f"advice {noise} {effect}")
     numbers, decided = [], 0
     while len(numbers) < count:
@@ -420,7 +421,7 @@ def advice(count: int, noise: Noise, effect: float) -> tuple[float, float]:
         if stats.verdict(ratio, ratio.p, 6) != "undecided":
             continue
         numbers.append(stats.trials_to_decide(a, b))
-        # 50 more are the most that are ever counted out.
+        # Advice is never to add more than 50.
         n = min(numbers[-1], 56)
         ratio = stats.ratio(*session(dice, n, noise, (effect, 0.0)))
         decided += stats.verdict(ratio, ratio.p, n) in FOUND | {"same"}
@@ -432,7 +433,7 @@ class Disturbance:
     """What makes the steps of a run unequal, besides noise; a step takes 0.1 s, an epoch 60 s."""
 
     cold: float = 0.0
-    """Seconds that a batch takes longer the first time that its files are read."""
+    """Seconds that a batch takes longer if its files are read for the first time."""
     reread: bool = True
     """Whether the sample of a later epoch reads the files of the first, as `imagenet` does."""
     heat: float = 0.0
@@ -444,15 +445,16 @@ class Disturbance:
 
 @dataclass(frozen=True)
 class Projections:
-    """What became of many sampled trials with a disturbance; shares of trials."""
+    """Results of many sampled trials with a disturbance."""
 
     ratio: float
     """Median of projected / full seconds."""
     wrong: float
-    """Off by more than 3%, and not marked."""
+    """Share of trials that are off by more than 3% and not marked."""
     marked: float
+    """Share of trials that are marked `unsteady`."""
     covered: float
-    """Full run at most 3% outside of the projection and its trend."""
+    """Share of trials whose range (projection and trend), widened by 3%, contains the full run."""
 
 
 def scripted(mode: Mode, disturbance: Disturbance, sd: float, dice: Random, pause_at: float) -> dict[str, Any]:
@@ -481,7 +483,7 @@ def scripted(mode: Mode, disturbance: Disturbance, sd: float, dice: Random, paus
 
 
 def projections(count: int, disturbance: Disturbance, sd: float) -> Projections:
-    """Sampled trials of a run with a disturbance, and a full run with the same one, without noise."""
+    """Compare sampled trials of a run with a disturbance with a full run with the same disturbance and no noise."""
     dice = Random(f"projections {disturbance} {sd}")
     ratios, wrong, marked, covered = [], 0, 0, 0
     full = scripted("full", disturbance, 0.0, dice, 30.0)["seconds"]
@@ -496,7 +498,7 @@ def projections(count: int, disturbance: Disturbance, sd: float) -> Projections:
 
 
 def table(heading: Sequence[str], lines: Sequence[Sequence[object]]) -> None:
-    """Markdown."""
+    """Print a table in Markdown."""
     print("| " + " | ".join(heading) + " |")
     print("|" + " --- |" * len(heading))
     for line in lines:
@@ -505,12 +507,12 @@ def table(heading: Sequence[str], lines: Sequence[Sequence[object]]) -> None:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """0.01 as 1.0%."""
+    """Return a share as text: 0.01 as `1.0%`."""
     return f"{100 * share:.{digits}f}%"
 
 
 def one_session_for_specimens(count: int, sd: float) -> float:
-    """False verdicts where two specimens were taken for two cases of one session."""
+    """Return the share of false verdicts if two specimens are judged as two cases of one session."""
     dice = Random(f"pooled {sd}")
     found = 0
     for _ in range(count):
@@ -534,12 +536,12 @@ def print_equal(count: int) -> None:
                     f"±{percent(even.half_width)}", percent(alone), f"±{percent(width)}",
                 ]
             )  # fmt: skip
-    heading = ["sd", "n", "false", "false, rough", "`same`", "`same`, rough", "95% holds", "95% holds, rough"]
-    table([*heading, "its mean width", "median's 95% holds", "its mean width"], lines)
+    heading = ["sd", "n", "false", "false, rough", "`same`", "`same`, rough", "95% coverage", "95% coverage, rough"]
+    table([*heading, "its mean width", "median's 95% coverage", "its mean width"], lines)
 
 
 def print_pooled(count: int) -> None:
-    print("Four equal models, pooled, 6 rounds of sd 2%, by the part of the variance that a round's models share\n")
+    print("Four equal models, pooled, 6 rounds, sd 2%; shared: part of the variance that a round's models share\n")
     lines = []
     for shared in (0.0, 0.5, 0.95):
         equal, faster = pooled(count, shared), pooled(max(200, count // 4), shared, effect=math.log(1.1))
@@ -549,7 +551,7 @@ def print_pooled(count: int) -> None:
                 percent(faster.found, 0),
             ]
         )  # fmt: skip
-    table(["shared", "false", "95% holds", "its mean width", "a true 10% is found"], lines)
+    table(["shared", "false", "95% coverage", "its mean width", "a true 10% is found"], lines)
 
 
 def print_one_name(count: int) -> None:
@@ -559,21 +561,21 @@ def print_one_name(count: int) -> None:
         for hours_sd in (0.02, 0.04, 0.06):
             many = one_name(count, late, hours_sd)
             lines.append([late, percent(hours_sd, 0), percent(many.found, 2), percent(many.covered)])
-    table(["rounds later", "sd between half hours", "false", "95% holds"], lines)
+    table(["rounds later", "sd between half hours", "false", "95% coverage"], lines)
 
 
 def print_unequal(count: int) -> None:
-    print("Two equal cases of which one has an sd of 1% and the other one of 8%\n")
+    print("Two equal cases, one with an sd of 1%, the other with 8%\n")
     numbers = ((6, 6), (10, 10), (20, 20), (6, 20), (20, 6))
     outcomes = [(n, unequal(count, n)) for n in numbers]
     lines = [[f"{n} and {m}", percent(o.found, 2), percent(o.covered)] for (n, m), o in outcomes]
-    table(["trials", "false", "95% holds"], lines)
+    table(["trials", "false", "95% coverage"], lines)
 
 
 def print_modes(count: int) -> None:
-    print("A/A where every trial falls into one of two modes (sd 1% inside a mode)\n")
+    print("A/A if every trial falls into one of two modes (sd 1% inside a mode)\n")
     modes = [one_session(count, n, Noise(0.01, modes=math.log(1.08))) for n in (6, 10, 20)]
-    table(["n, 8% apart", "false", "95% holds"], [
+    table(["n, 8% apart", "false", "95% coverage"], [
         [n, percent(m.found, 2), percent(m.covered)] for n, m in zip((6, 10, 20), modes, strict=True)
     ])  # fmt: skip
 
@@ -588,9 +590,9 @@ def print_power(count: int) -> None:
         ]
         return [f"{percent(rough, 0)} ({percent(even, 0)})" for rough, even in shares]
 
-    print("Power: share of comparisons in which a true 5% is found, in rough sessions (even ones in brackets)\n")
+    print("Power: share of comparisons in which a true 5% is found, in rough sessions (in brackets: others)\n")
     table(["sd", *(f"n = {n}" for n in NUMBERS)], [[percent(sd), *found(sd, 0.05, NUMBERS)] for sd in SDS])
-    print("The same of larger slowdowns on hosts with much scatter\n")
+    print("Power for larger slowdowns on hosts with much scatter\n")
     numbers = NUMBERS[:5]
     lines = [
         [percent(sd, 0), percent(slowdown, 0), *found(sd, slowdown, numbers)]
@@ -601,7 +603,7 @@ def print_power(count: int) -> None:
 
 
 def print_advised(count: int) -> None:
-    print("Where six trials left a true 5% undecided: the advice, and how often it then decides\n")
+    print("If six trials leave a true 5% undecided: the advised number, and how often it decides\n")
     few = max(200, count // 2)
     lines = []
     for sd in SDS[1:]:
@@ -624,8 +626,8 @@ def print_specimen(count: int) -> None:
                 percent(one.share("same")), percent(one.covered), percent(inside), percent(far.found, 0),
             ]
         )  # fmt: skip
-    heading = ["sd between", "false", "`one specimen`", "`undecided`", "`same`", "95% holds"]
-    table([*heading, "false, were it one session", "a true 30% is found"], lines)
+    heading = ["sd between", "false", "`one specimen`", "`undecided`", "`same`", "95% coverage"]
+    table([*heading, "false, judged as one session", "a true 30% is found"], lines)
 
 
 def print_specimens(count: int) -> None:
@@ -637,7 +639,7 @@ def print_specimens(count: int) -> None:
             equal = between_specimens(count, sd, k)
             true = between_specimens(few, sd, k, effect=math.log(1.1))
             lines.append([percent(sd), k, percent(equal.found, 2), percent(equal.covered), percent(true.found, 0)])
-    table(["sd between", "specimens a side", "false", "95% holds", "a true 10% is found"], lines)
+    table(["sd between", "specimens a side", "false", "95% coverage", "a true 10% is found"], lines)
 
 
 def print_hosts(count: int) -> None:
@@ -679,12 +681,12 @@ def print_shapes(count: int) -> None:
             alone = median_coverage(count, 10, Noise(sd, **changes))[0]  # type: ignore[arg-type]
             shares = [f"{percent(o.found, 2)}, {percent(o.covered)}" for o in outcomes]
             lines.append([name, percent(sd), *shares, percent(alone)])
-    heading = ["shape", "sd", *(f"n = {n}: false, 95% holds" for n in (6, 10, 20)), "median's 95% holds, n = 10"]
+    heading = ["shape", "sd", *(f"n = {n}: false, 95% coverage" for n in (6, 10, 20)), "median's 95% coverage, n = 10"]
     table(heading, lines)
 
 
 def print_gate(count: int) -> None:
-    print("--fail-on-slower 5%: calls that end with 1 though nothing is slower, by the number of ratios\n")
+    print("--fail-on-slower 5%: calls that end with 1 although nothing is slower, by the number of ratios\n")
     few, sizes = max(200, count // 4), (1, 5, 20, 50)
     lines = []
     for sd in SDS:
@@ -696,7 +698,7 @@ def print_gate(count: int) -> None:
         alarms = [percent(gate(few, Noise(0.01), size, 6, days=days), 2) for size in sizes]
         lines.append([f"two sessions, {percent(days, 0)} apart", "1.0%", 6, *alarms])
     table(["sides", "sd", "n", *(f"{size} ratios" for size in sizes)], lines)
-    print("The same where all ratios are 5% slower, just at the limit, which is no more than 5%\n")
+    print("The same if all ratios are slower by exactly 5%, the limit\n")
     lines = []
     for sd in SDS:
         for trials in (6, 10):
@@ -705,7 +707,7 @@ def print_gate(count: int) -> None:
             ]
             lines.append(["one session", percent(sd), trials, *alarms])
     table(["sides", "sd", "n", *(f"{size} ratios" for size in sizes)], lines)
-    print("The same where one of the ratios is slower: how often that is found\n")
+    print("The same if one of the ratios is slower: how often it is found\n")
     lines = []
     for slow in (0.1, 0.2):
         for sd in SDS:
@@ -724,7 +726,7 @@ def print_passes(count: int) -> None:
         sides = "one session" if days is None else f"two sessions, {percent(days, 0)} apart"
         shares = [percent(gate_passes(count, Noise(0.01), 6, days=days, slow=math.log1p(slow))) for slow in (0, 0.05)]
         lines.append([sides, *shares])
-    table(["sides", "none", "5%, just at the limit"], lines)
+    table(["sides", "none", "5%, exactly the limit"], lines)
 
 
 def print_adaptive(count: int) -> None:
@@ -743,11 +745,11 @@ def print_adaptive(count: int) -> None:
                 percent(with_.false, 2), percent(rough.false, 2),
             ]
         )  # fmt: skip
-    heading = ["sd", "rounds", "got there", "ratio's 95% holds", "median's 95% holds", "false", "false, rough"]
+    heading = ["sd", "rounds", "reached 1%", "ratio's 95% coverage", "median's 95% coverage", "false", "false, rough"]
     table(heading, lines)
-    print("The same on a host that drifts: trials keep a share of their neighbour's part (AR(1)), sd 1%\n")
+    print("The same on a host that drifts: successive process effects correlate (AR(1)), sd 1%\n")
     drifting = [(memory, until(few, Noise(0.01, memory=memory))) for memory in (0.7, 0.9)]
-    table(["share", "ratio's 95% holds", "median's 95% holds", "false"], [
+    table(["correlation", "ratio's 95% coverage", "median's 95% coverage", "false"], [
         [memory, percent(run.covered), percent(run.median_covered), percent(run.false, 2)] for memory, run in drifting
     ])  # fmt: skip
 
@@ -764,7 +766,7 @@ def print_early(count: int) -> None:
             run = early(count if true == 1 else max(200, count // 4), noise, math.log(true))
             line.append(f"{percent(run.outcome.found)}, {percent(run.outcome.covered)}, {run.rounds:.1f}")
         lines.append(line)
-    table(["sd", *(f"{true}: found, 95% holds, rounds" for true in ("equal", "1.05", "1.3", "2"))], lines)
+    table(["sd", *(f"{true}: found, 95% coverage, rounds" for true in ("equal", "1.05", "1.3", "2"))], lines)
 
 
 def print_peeking(count: int) -> None:
@@ -784,13 +786,13 @@ def print_laps(count: int) -> None:
         for processes in (1, 6):
             t = naive(few, processes, Noise(sd))
             shares = percent(t.false_p), percent(t.false_verdict), percent(t.covered)
-            lines.append([percent(sd), f"t over laps, {processes} process(es)", *shares])
+            lines.append([percent(sd), f"t over laps, {processes} process{'es' * (processes > 1)}", *shares])
         lines.append(
             [percent(sd), "Mann-Whitney p < 5%, more than 2%", "", percent(point_rule(count, 6, Noise(sd))), ""]
         )
         ours = one_session(count, 6, Noise(sd))
         lines.append([percent(sd), "gpubench, 6 processes", "", percent(ours.found), percent(ours.covered)])
-    table(["sd", "method", "p < 5%", "false verdicts", "95% holds"], lines)
+    table(["sd", "method", "p < 5%", "false verdicts", "95% coverage"], lines)
 
 
 def print_projections(count: int) -> None:

@@ -1,7 +1,7 @@
-"""Which suites time other code than at a revision, and in which files: python benchmarks/timed_code.py REVISION.
+"""Prints which suites time other code than at a revision, and the files: python benchmarks/timed_code.py REVISION.
 
-Rows of the suites that it names get no verdict beside rows from before; an edit that changes no timing is best kept out
-of those files, or made before a session and not during one.
+Rows of the printed suites get no verdict against rows of that revision. So avoid edits of these files that change no
+timing, or make them before a session, not during one.
 """
 
 import json
@@ -20,7 +20,7 @@ print(json.dumps({name: timed_code.parts_of(files.sources(files.find(name).path)
 
 
 def parts(checkout: Path) -> dict[str, dict[str, str]]:
-    """By suite, the digests of the files that it times."""
+    """Return for each suite the digests of the files that it times."""
     with tempfile.TemporaryDirectory() as folder:
         # Away from the checkout that is installed, whose suites would be found instead.
         copy = Path(folder) / "gpubench"
@@ -33,7 +33,7 @@ def parts(checkout: Path) -> dict[str, dict[str, str]]:
 
 
 def main(revision: str) -> int:
-    """Print a line for each suite; 1 where one times other code."""
+    """Print a line for each suite; return 1 if one of them times other code."""
     with tempfile.TemporaryDirectory() as folder:
         old = Path(folder) / "old"
         subprocess.run(["git", "-C", ROOT, "worktree", "add", "-q", "--detach", old, revision], check=True)

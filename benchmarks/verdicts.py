@@ -2,10 +2,10 @@
 
     python benchmarks/verdicts.py --data DIR --sessions 5 --rounds 10 --pad 0.1
 
-Each session is one `gpubench run` of interleaved trials of three cases: `a` and `b` are the same, and `padded` waits
-after each training step for a share of its time, which costs that share and whatever waking up costs. Prints each
-session's verdicts, the way `gpubench compare` gives them, and the sd of log seconds between the processes of a case,
-with which the power table of docs/research/tested.md is read.
+Each session is one `gpubench run` with interleaved trials of three cases: `a` and `b` are the same; `padded` pauses
+after each training step for a share of its time, and waking up costs a little more. Prints each session's verdicts as
+`gpubench compare` gives them, and the sd of log seconds between the processes of a case, for which
+docs/research/tested.md has the power.
 """
 
 import argparse
@@ -22,7 +22,7 @@ SUITE = Path(__file__).with_name("padded_resnet.py")
 
 
 def session(number: int, arguments: argparse.Namespace, out: Path) -> None:
-    """Interleaved trials of the three cases."""
+    """Run interleaved trials of the three cases and write their rows to `out`."""
     command = [sys.executable, "-m", "gpubench", "run", "--suite", str(SUITE), "--precision", arguments.precision]
     command += ["--batch", "128", "--device", arguments.device, "--data", str(arguments.data), "--out", str(out)]
     command += ["--repeats", str(arguments.rounds), "--seed", str(number)]

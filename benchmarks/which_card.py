@@ -36,8 +36,8 @@ HEAD = """\
 
 How many times as fast the first card trains as the second one, by published figures and data sheets. The interval
 contains 90% of workloads, so yours may be at either end. Typical is the middle. Our own trials are not included.
-[How good this is](research/cards.md). `gpubench cards RTX 5090 RTX 4090` prints the figures behind a line, and
-`--price FILE` the ratio per dollar.
+[How good this is](research/cards.md). `gpubench cards RTX 5090 RTX 4090` prints the figures behind a line;
+`--price FILE` adds the ratio per dollar.
 """
 
 FOOT = """\
@@ -46,8 +46,8 @@ newer). Sources 0: nobody measured both cards with one recipe, so the line is an
 sheets.
 
 Then measure: rent both cards for an hour, run `gpubench run --suite resnet --precision both` on each, and
-`gpubench compare` both files. The [buyer's number](comparing.md#kinds-of-question) is there too: one card in mixed
-precision over another in fp32.
+`gpubench compare` both files. Its [kind `buyer`](comparing.md#kinds-of-question) compares one card in mixed precision
+with another in fp32.
 """
 
 
@@ -57,7 +57,7 @@ def cells(ratio: SpeedRatio) -> str:
 
 
 def gigabytes(memory_gb: float | None) -> str:
-    """Return a card's memory, or a question mark for one that was sold with several."""
+    """Return a card's memory, or a question mark if the card was sold with several sizes."""
     return f"{memory_gb:g}" if memory_gb else "?"
 
 

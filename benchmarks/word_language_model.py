@@ -3,12 +3,11 @@
     python benchmarks/word_language_model.py EXAMPLE --data DIR --part quality --seeds 1,2,3
     python benchmarks/word_language_model.py EXAMPLE --data DIR --part speed --rounds 8
 
-EXAMPLE is the folder `word_language_model` of a checkout of pytorch/examples, DIR a folder that holds
-`wikitext-2/`. The example's main.py runs as it is, in a process of its own, its corpus cut to the first
-tokens as ours is, so that both have the whole vocabulary. Quality: the validation perplexity after an epoch,
-per seed. Speed: rounds of both in an order that alternates; tokens per second are the example's own,
-from its log without the first line, and those of our row; prints the ratio of each round and the 95%
-order-statistic interval of their median.
+EXAMPLE is the folder `word_language_model` of a checkout of pytorch/examples, DIR a folder with `wikitext-2/`. The
+example's main.py runs unchanged in its own process. Both corpora are cut to their first tokens after the vocabulary was
+made, so both sides have the whole vocabulary. Quality: the validation perplexity after an epoch, for each seed. Speed:
+rounds of both in alternating order. Tokens per second are from the example's log, without its first line, and from our
+row. Prints the ratio of each round and the 95% order-statistic interval of their median.
 """
 
 import argparse
@@ -42,7 +41,7 @@ runpy.run_path(folder + "/main.py", run_name="__main__")
 
 
 def of_example(seed: int, arguments: argparse.Namespace, folder: Path) -> tuple[float, float]:
-    """(validation perplexity, tokens per second) of the example."""
+    """Return the validation perplexity and the tokens per second of the example."""
     cut = [str(arguments.example), str(arguments.train_tokens), str(arguments.valid_tokens or 10**9)]
     own = ["--data", str(arguments.data / "wikitext-2"), "--epochs", "1", "--seed", str(seed)]
     own += ["--log-interval", str(LOG_EVERY), "--save", str(folder / "model.pt")]
@@ -56,7 +55,7 @@ def of_example(seed: int, arguments: argparse.Namespace, folder: Path) -> tuple[
 
 
 def of_ours(seed: int, arguments: argparse.Namespace, folder: Path) -> tuple[float, float]:
-    """(validation perplexity, tokens per second) of a `--full` trial."""
+    """Return the validation perplexity and the tokens per second of a `--full` trial."""
     out = folder / f"{seed}.csv"
     command = [sys.executable, "-m", "gpubench", "run", "--suite", "wordlm", "--models", "lstm", "--device", "cpu"]
     command += ["--precision", "fp32", "--full", "--seed", str(seed), "--data", str(arguments.data), "--out", str(out)]
@@ -70,7 +69,7 @@ def of_ours(seed: int, arguments: argparse.Namespace, folder: Path) -> tuple[flo
 
 
 def pair(number: int, seed: int, arguments: argparse.Namespace, folder: Path) -> list[tuple[float, float]]:
-    """Both, the example's answer first; odd numbers run ours first."""
+    """Run both sides; return the example's result and ours. Odd numbers run ours first."""
     runs = [of_example, of_ours]
     order = runs[::-1] if number % 2 else runs
     answers = {run: run(seed, arguments, folder) for run in order}
@@ -78,7 +77,7 @@ def pair(number: int, seed: int, arguments: argparse.Namespace, folder: Path) ->
 
 
 def main() -> None:
-    """Run the pairs of the part asked for and print them."""
+    """Run the pairs of the chosen part and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("example", type=Path)
     parser.add_argument("--data", type=Path, required=True)

@@ -1,6 +1,6 @@
 """The whole tool on scripted suites: run, resume, interrupt, bad ends, compare. Time is milliseconds here.
 
-One real run is made by every `pytest`; those that are killed are of benchmarks/kills.py (test_kills.py).
+One real run is made by every `pytest`; those that are killed are in benchmarks/kills.py (test_benchmarks.py).
 """
 
 import contextlib
