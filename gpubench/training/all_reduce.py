@@ -54,7 +54,7 @@ def hybrid(trial: Trial, group: int, most_bytes: int) -> Sum:
 
 
 def group_size(trial: Trial, group: int) -> int:
-    """Return the number of processes in a group; if `group` is 0, those of one machine."""
+    """Return the number of processes in a group (0: those of one machine); raises UserError as `hierarchical` does."""
     world = trial.case.processes
     size = group or world // trial.case.nodes
     if world % size:
@@ -96,11 +96,11 @@ def _starter(device: torch.device) -> Callable[[torch.Tensor, Callable[[], torch
 def send_gradients(
     model: torch.nn.Module, trial: Trial, way: str, group: int, dtype: torch.dtype, hybrid_bytes: int = 0
 ) -> None:
-    """Make DDP send its gradients as `dtype` and sum them `flat`, `hierarchical` over groups of `group`, or `hybrid`.
+    """Make DDP send its gradients as `dtype`, and sum them in this `way`: `flat`, `hierarchical` or `hybrid`.
 
-    `hybrid` is hierarchical for buckets of at most `hybrid_bytes`, as they are sent, and flat for larger ones.
-    Gradients that are no wider than `dtype` are sent unchanged; without DDP nothing is sent. On CPUs and CUDA all sums
-    overlap with the backward pass. `dtype` has to be float16, or as wide as the weights.
+    `hierarchical` sums over groups of `group` processes. `hybrid` does so for buckets that are sent as `hybrid_bytes`
+    or less, and is flat for larger ones. Gradients that are no wider than `dtype` are sent unchanged. On CPUs and CUDA
+    all sums overlap with the backward pass. `dtype` must be float16 or as wide as the weights. Without DDP: no effect.
     """
     if not isinstance(model, DistributedDataParallel):
         return

@@ -1,4 +1,4 @@
-"""Devices through torch.accelerator: describes, opens, warms and synchronises them, and reads their memory use."""
+"""Describes, opens, warms and synchronises devices; measures peak memory, and recognises out-of-memory errors."""
 
 import math
 import os
@@ -151,14 +151,14 @@ def _first_line(error: Exception) -> str:
 
 
 def _hash_of_nth(name: str, index: int) -> str:
-    """Return the hash of machine, name and index, for a device without a serial number."""
+    """Return the hash of machine, name and index, for a device whose UUID is unknown."""
     return salted_hash(f"{machine_id()} {name} {index}")
 
 
 def _driver() -> str:
     """Return the version of NVIDIA's or AMD's driver; empty if it cannot be read."""
     if torch.version.hip:
-        return host.text_of(Path("/sys/module/amdgpu/version"))  # missing if the driver is the kernel's
+        return host.text_of(Path("/sys/module/amdgpu/version"))  # missing if the driver came with the kernel
     nvml = nvidia.library()  # None under WSL and in some containers
     return str(nvml.nvmlSystemGetDriverVersion()) if nvml else ""
 
@@ -170,7 +170,7 @@ LARGEST_CONTEXT_BYTES = 1 << 30
 def open_device(name: str, memory_limit_bytes: int | None) -> torch.device:
     """Make `name` the current device, limit its allocator, and return it.
 
-    The limit is `memory_limit_bytes` minus the CUDA context, and under WSL2 at most what is free minus a margin.
+    On CUDA the limit is `memory_limit_bytes` minus the context; under WSL2 at most the free memory minus a margin.
     """
     device = torch.device(name)
     if device.type == "cpu":
@@ -228,15 +228,15 @@ class MemoryUse:
 
     In the first steps cuDNN tries algorithms; torch allocates a workspace for each, or frees its cache and retries
     (Conv_v8.cpp). That does not mean that the batch is too large, so the peak is measured from the end of the first lap
-    on, and retries are counted in the steps on a resident batch. Neither includes the watched steps: a profiler or
-    uncompiled code needs more memory.
+    on, and retries are counted in the steps on a resident batch. Neither includes the steps whose operands are watched:
+    a profiler or uncompiled code needs more memory.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._retries_before = device, 0
         self._peak_before: int | None = None
         self.resting_bytes: int | None = None
-        """Memory allocated between two steps: weights, optimizer, data. None if unknown."""
+        """Bytes allocated between two steps: weights, optimizer, data. None if unknown."""
 
     def trained(self) -> None:
         """Reset the peak, after the first lap of training."""
@@ -274,7 +274,7 @@ class MemoryUse:
 
     @property
     def retries(self) -> int:
-        """How often the allocator had to free its cache and retry, so far: a batch that needs this does not fit."""
+        """How often the allocator freed its cache and retried since the watched steps: it needs a smaller batch."""
         return self._all_retries() - self._retries_before
 
     def _all_retries(self) -> int:

@@ -20,7 +20,7 @@ class DeviceImages:
     """Batches made on the device from uint8 images in its memory, so that a fast card does not wait for the host.
 
     Every process has all images, and takes its share of each step: `shards`. `prepare` turns the images of a batch into
-    the model's input, with random numbers from the generator. `shuffle`: each pass has another order.
+    the model's input; it draws random numbers from the given generator. `shuffle`: each pass has another order.
     """
 
     def __init__(

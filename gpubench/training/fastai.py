@@ -19,7 +19,7 @@ class PrecisionCallback(Callback):
     """Trains in any precision on any device; fastai's MixedPrecision and NonNativeMixedPrecision need CUDA.
 
     Forward and loss of training and validation run under the mode's autocast, or in the model's 16-bit dtype; the
-    loss gets the prediction in float32. A Stepper does what a step needs beyond the optimizer.
+    loss gets the prediction in float32. A Stepper scales the loss, and takes the step if fastai's is not enough.
     """
 
     order = 10  # after fastai's own preparations, before its recorder
@@ -53,7 +53,7 @@ class PrecisionCallback(Callback):
         self.learn.pred = self.pred.float()
 
     def after_loss(self) -> None:
-        """Leave autocast: the backward pass uses the forward's dtypes without it."""
+        """Leave autocast, which the backward pass does not need: it uses the dtypes of the forward pass."""
         if self._context is not None:
             self._context.__exit__(None, None, None)
             self._context = None
@@ -72,7 +72,7 @@ class PrecisionCallback(Callback):
 
 
 class ClockCallback(Callback):
-    """Passes fastai's epochs and batches through our clock."""
+    """Passes fastai's epochs and batches through the Clock."""
 
     order = -100  # the clock starts before any other callback
 
@@ -146,7 +146,7 @@ def callbacks(
 
 
 def share(learn: Learner, trial: Trial) -> None:
-    """Make the Learner average its gradients over all processes of the trial; its train loader needs `shards`.
+    """Make the Learner average its gradients over all processes of the trial; its train loader must have `shards`.
 
     Call it after freezing layers. Does nothing for a single process.
     """
@@ -158,7 +158,7 @@ def share(learn: Learner, trial: Trial) -> None:
 
 
 def train_resident(learn: Learner, clock: Clock) -> None:
-    """Run the Learner's training step after a fit, on one batch that stays on the device."""
+    """Repeat the Learner's training step after a fit, on one batch that stays on the device."""
     learn.model.train()
     learn.training = True
     device = next(learn.model.parameters()).device  # torch's loaders have no device

@@ -14,13 +14,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from gpubench.training.operands import family_of, have_subclass
 
 UNTOUCHED = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view"}
-"""Calls that only allocate memory or rename it. Views are recognised by `is_view`."""
+"""Names of calls that only allocate memory or change its shape. Views are recognised by `is_view`."""
 
 PICKS = {"embedding", "index", "index_select", "gather", "take"}
-"""Calls that read only as many bytes of their first operand as they return."""
+"""Names of calls that read only as many bytes of their first operand as they return."""
 
 PRODUCTS = re.compile(r"_int_mm|_scaled_mm(_v2)?|(_scaled)?_grouped_mm(_v2)?")
-"""Products of two matrices, the first two operands, for which some releases of torch have no formula."""
+"""Names of calls that multiply their first two operands, and for which some releases of torch have no formula."""
 
 TENSOR_CORE_MULTIPLE = 8
 """Tensor cores need dimensions of 16-bit products that are multiples of it (NVIDIA, Deep Learning
@@ -34,8 +34,8 @@ class Work(TorchDispatchMode):
     convolutions, none for element-wise work. FlopCounterMode itself would disturb the step that proves the
     precision: it has global module hooks and refuses higher-order operators.
 
-    Bytes are an upper bound without fusion and caches: each call reads all its tensors once and
-    writes its results once; views and allocations move nothing.
+    Bytes are counted as if there were no fusion and no caches, so they are an upper bound: each call reads its tensors
+    once (see PICKS) and writes its results once. Views and allocations move nothing.
     """
 
     def __init__(self) -> None:
@@ -46,13 +46,13 @@ class Work(TorchDispatchMode):
         self.odd_flops = 0
         """FLOPs of products with a dimension that is not a multiple of 8."""
         self.unseen: set[str] = set()
-        """Products without a formula, such as RNNs: their FLOPs are not counted."""
+        """Names of products and RNNs without a formula, or whose formula failed: their FLOPs are not counted."""
         self._flops = 0
         self._formulas = FlopCounterMode(display=False).flop_registry
 
     @property
     def flops(self) -> int | None:
-        """FLOPs of the step; None if a product has no formula, or there was no product."""
+        """FLOPs of the step; None if some are not counted (see `unseen`), or there was no product."""
         return None if self.unseen or not self._flops else self._flops
 
     def __torch_dispatch__(
@@ -106,7 +106,7 @@ def work_fields(work: Work | None, samples: int, of_suite: float | None) -> dict
 
 @contextmanager
 def beside(work: Work, watch: AbstractContextManager[object]) -> Iterator[None]:
-    """Count work inside `watch`, which sees a call first."""
+    """Count work inside the context `watch`, which sees each call first."""
     with work, watch:
         yield
 
@@ -126,7 +126,7 @@ def moved_bytes(name: str, read: list[torch.Tensor], written: list[torch.Tensor]
 
 
 def product_sizes(name: str, operands: list[torch.Tensor]) -> list[int]:
-    """Return the dimensions that tensor cores tile: a convolution's channels, attention's head size, others' sides."""
+    """Return the sizes that tensor cores tile: channels of convolutions, attention's head size, or matrices' sides."""
     if name.startswith("convolution"):
         weight = operands[2 if name == "convolution_backward" else 1]
         return list(weight.shape[:2])
@@ -139,7 +139,7 @@ def product_sizes(name: str, operands: list[torch.Tensor]) -> list[int]:
 
 def _bytes(tensor: torch.Tensor) -> int:
     size = tensor.numel() * tensor.element_size()
-    # An expanded tensor has fewer bytes in memory than elements.
+    # An expanded tensor has fewer bytes in memory than all its elements would need.
     return min(size, tensor.untyped_storage().nbytes()) if tensor.layout == torch.strided else size
 
 

@@ -1,4 +1,4 @@
-"""The optimizer LARS in a few large operations, without waiting for the device. Its steps equal those of timm's."""
+"""The optimizer LARS in a few large operations, without waiting for the device. Its steps equal timm's LARS."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -9,13 +9,13 @@ from gpubench.training.stepper import begin_momentum
 ROW = 1024
 """Elements in a row of the concatenated tensor. Norms are computed by row first; each weight begins a new row."""
 LEAST = 1e-8
-"""Added to divisors, as in timm."""
+"""Number that is added to divisors, as in timm."""
 
 
 class Lars(torch.optim.SGD):
     """SGD with momentum; each weight's learning rate adapts to its norm (You and others 2017, arXiv 1708.03888).
 
-    Weights of one dimension (biases and BatchNorm's) neither decay nor adapt. All gradients are concatenated into one
+    Weights of one dimension (biases and BatchNorm's) neither decay nor adapt. Other gradients are concatenated into one
     tensor to scale them, so that the number of kernels does not depend on the network's size
     (docs/research/decisions/10-lars.md). The rest is torch's fused SGD, which skips a step whose gradients overflowed.
     """
@@ -47,7 +47,7 @@ class Lars(torch.optim.SGD):
 
     @torch.no_grad()
     def _adapt(self) -> None:
-        """Add the weight decay to each gradient, and scale it to the norm of its weight times the trust."""
+        """Add the weight decay to each gradient, and scale the sum to about the norm of its weight times `trust`."""
         # A GradScaler stores its scale here, for the fused step to divide by.
         scale = getattr(self, "grad_scale", None)
         scale = 1.0 if scale is None else scale

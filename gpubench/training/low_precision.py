@@ -22,7 +22,7 @@ LEAST = 32
 """Smallest dimension: on CUDA `torch._int_mm` needs more than 16 rows."""
 INT8_MOST = 127
 SMALLEST = 1e-12
-"""Smallest divisor of a scale."""
+"""A scale is a number divided by at least this, so that it is finite for a tensor of zeros."""
 
 
 def float8_types() -> tuple[torch.dtype, torch.dtype]:
@@ -33,7 +33,7 @@ def float8_types() -> tuple[torch.dtype, torch.dtype]:
 
 
 def to_float8(tensor: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a tensor in float8, scaled so that its largest value is float8's largest, and the inverse of the scale."""
+    """Return a tensor in float8, scaled to float8's largest absolute value, and the inverse of the scale."""
     most = torch.finfo(dtype).max
     # In float64, because compiled code rounds a division in float32 differently (torchao, float8_utils.py).
     scale = (most / tensor.abs().amax().double().clamp(min=SMALLEST)).float()
@@ -41,7 +41,7 @@ def to_float8(tensor: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, t
 
 
 def to_int8(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a matrix in int8, each row scaled so that its largest value is 127, and the inverse scales (rows, 1)."""
+    """Return a matrix in int8, each row scaled to the largest absolute value 127, and the inverse scales (rows, 1)."""
     inverse = tensor.abs().amax(1, keepdim=True).float() / INT8_MOST
     scaled = tensor.float() * (1.0 / inverse.clamp(min=SMALLEST))
     return scaled.round().clamp(-INT8_MOST - 1, INT8_MOST).to(torch.int8), inverse
@@ -50,13 +50,13 @@ def to_int8(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def float8_product(
     a: torch.Tensor, b: torch.Tensor, a_scale: torch.Tensor, b_scale: torch.Tensor, dtype: torch.dtype, fast: bool
 ) -> torch.Tensor:
-    """Return a x b in `dtype`, of float8 a (row-major) and b (column-major); `fast`: sum with fewer bits (forward)."""
+    """Return a x b in `dtype`, of float8 a (row-major) and b (column-major). `fast` sums with fewer bits."""
     if torch.__version__ >= "2.15":
         tensorwise = functional.ScalingType.TensorWise
         return functional.scaled_mm(
             a, b, a_scale, tensorwise, b_scale, tensorwise, output_dtype=dtype, use_fast_accum=fast
         )
-    # Older releases have no public name for it, except 2.11: there CPUs have no kernel, and torch.compile breaks at it.
+    # `scaled_mm` came in 2.10. In 2.11 it lacks a kernel for CPUs, and torch.compile fails (pytorch/pytorch#180604).
     return torch._scaled_mm(a, b, scale_a=a_scale, scale_b=b_scale, out_dtype=dtype, use_fast_accum=fast)
 
 
@@ -68,7 +68,7 @@ def int8_product(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype) -> torch.
 
 
 def random_product(name: str, side: int, device: torch.device) -> Callable[[], torch.Tensor]:
-    """Return a function that multiplies two square matrices, already in 8 bits: for the peak of precision `name`."""
+    """Return a function that multiplies two square 8-bit matrices, to measure the peak FLOP/s of precision `name`."""
     a, b = (torch.randn(side, side, device=device) for _ in range(2))
     if name == "int8-mixed":
         return partial(torch._int_mm, to_int8(a)[0], to_int8(b)[0].t())
@@ -78,7 +78,7 @@ def random_product(name: str, side: int, device: torch.device) -> Callable[[], t
 
 
 class _Float8(torch.autograd.Function):
-    """x (N, in) times the transposed weight (out, in); both gradients from the same float8 operands."""
+    """x (N, in) times the transposed weight (out, in). Both gradients reuse the float8 values of x and weight."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -104,7 +104,7 @@ class _Float8(torch.autograd.Function):
 
 
 class _Int8(torch.autograd.Function):
-    """As _Float8, but in int8. Each product sums over another dimension, so it quantises its operands anew."""
+    """Like _Float8, in int8. The three products sum over different dimensions, so each quantises its operands anew."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -135,7 +135,7 @@ class LowPrecisionLinear(nn.Linear):
         if torch.is_grad_enabled():
             self.multiplied = 1 + x.requires_grad + self.weight.requires_grad
         rows = x.reshape(-1, self.in_features).contiguous()
-        if missing := max(LEAST - len(rows), -len(rows) % LEAST):  # only if needed: padding and cutting copy
+        if missing := max(LEAST - len(rows), -len(rows) % LEAST):  # only if needed, because padding copies the rows
             filled = functional.pad(rows, (0, 0, 0, missing))
             output: torch.Tensor = self.product.apply(filled, self.weight)[: len(rows)]
         else:
@@ -161,9 +161,9 @@ LAYERS: dict[str, type[LowPrecisionLinear]] = {"float8": Float8Linear, "int8-mix
 
 
 def convert(model: nn.Module, name: str) -> None:
-    """Make the linear layers of `model` whose sizes fit (see `fits`) multiply in 8 bits, in place.
+    """Make the linear layers of `model` that `fits` accepts multiply in 8 bits, in place, except the last (the head).
 
-    The last linear layer, the head, stays unless it is the whole model. Raises Unsupported if no layer is left.
+    A model that is one linear layer is converted whatever its sizes. Raises Unsupported if no layer is converted.
     """
     # Not subclasses, which may compute something else.
     linears = [module for module in model.modules() if type(module) is nn.Linear]

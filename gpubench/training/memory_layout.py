@@ -18,7 +18,7 @@ On a Radeon they are slower (pytorch/pytorch#170947, #187600, lightvector/KataGo
 
 
 def memory_format(case: Case) -> str:
-    """Return `contiguous` or `channels_last`: the parameter, or for `auto` the fastest layout."""
+    """Return `contiguous` or `channels_last`: the parameter `memory_format`, or for `auto` the fastest layout."""
     chosen = str(case.params["memory_format"])
     return chosen if chosen != "auto" else fastest(case.precision, case.device)
 

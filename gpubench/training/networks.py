@@ -1,4 +1,4 @@
-"""Networks that several suites train and that torchvision does not have."""
+"""AlexNet with BatchNorm, and torchvision's ResNets: the networks of the suites `imagenet` and `scaling`."""
 
 from torch import nn
 from torchvision.models import resnet
@@ -6,9 +6,9 @@ from torchvision.ops import Conv2dNormActivation
 
 
 def alexnet_bn(classes: int) -> nn.Module:
-    """Return AlexNet (Krizhevsky and others 2012, in one column) with BatchNorm instead of its normalisation.
+    """Return AlexNet (Krizhevsky and others 2012, in one column) with BatchNorm instead of its own normalisation.
 
-    Takes images of at least 63 x 63 pixels. Jia and others 2018 (arXiv 1807.11205) added BatchNorm for large batches.
+    Takes images of at least 31 x 31 pixels. Jia and others 2018 (arXiv 1807.11205) added BatchNorm for large batches.
     """
 
     def dense(inputs: int, outputs: int) -> list[nn.Module]:
@@ -31,9 +31,9 @@ def alexnet_bn(classes: int) -> nn.Module:
 
 
 def imagenet_network(name: str, classes: int = 1000, *, zero_last_norms: bool = False) -> nn.Module:
-    """Return `alexnet-bn` or torchvision's ResNet of this name, whose last layer begins with weights from N(0, 0.01).
+    """Return `alexnet-bn` or a ResNet of torchvision; the last layer begins with weights of standard deviation 0.01.
 
-    `zero_last_norms`: the last BatchNorm of a ResNet's blocks begins with weights of zero.
+    `zero_last_norms`: the weights of the last BatchNorm in each block of a ResNet begin as zero.
     """
     if name == "alexnet-bn":
         network = alexnet_bn(classes)

@@ -18,7 +18,7 @@ from gpubench.training.precision import KINDS, PrecisionError, dtype_name
 from gpubench.training.trace import KERNELS, Operand, Trace
 
 NARROW = re.compile(r"_int_mm|_scaled_(grouped_)?mm(_v2)?|gemm_4bit")
-"""Matrix products of operands with 8 bits or fewer; their other operands are scales."""
+"""Pattern of torch's names of matrix products with 8 bits or fewer; their further operands are scales."""
 
 EIGHT_BITS = frozenset().union(*(kind.linears for kind in KINDS.values()))
 """dtypes that only float8 and int8-mixed multiply."""
@@ -53,7 +53,7 @@ class OperandWatch(TorchDispatchMode):
         self.compiled_regions = 0
         """Number of calls of compiled code in the watched step."""
         self.note = ""
-        """How the operands were seen, if not in eager code."""
+        """How the operands were seen in compiled code, for the end of the summary; empty for eager code."""
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
@@ -69,7 +69,7 @@ class OperandWatch(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def _count(self, name: str, operands: Sequence[Operand]) -> torch.dtype | None:
-        """Count a call by the dtype of its first operand (if others are scales, the narrowest); return the dtype."""
+        """Count a call by the dtype of its first operand (its narrowest one if others are scales); return the dtype."""
         narrow = NARROW.fullmatch(name)
         if narrow:
             dtypes = sorted((dtype for dtype, _ in operands), key=lambda dtype: dtype.itemsize)
@@ -103,14 +103,14 @@ class OperandWatch(TorchDispatchMode):
             self.low_flops = 0
             self.seen.clear()
             self.devices.clear()
-            # Otherwise torch 2.11 would leave code uncompiled after it ran under a dispatch mode, and time it so.
+            # Without this, torch 2.11 runs code uncompiled in the timed steps too, once it ran under a dispatch mode.
             with torch.compiler.set_stance("force_eager"):
                 yield eager
         else:
             yield eager
 
     def _read(self, profiler: profile) -> int:
-        """Count the calls in a profile by operands; return how many are of compiled code, 0 if templates hide some."""
+        """Count the calls in a profile by operands; return how many are of compiled code; 0 if Triton hides some."""
         trace = Trace(profiler)
         inside = 0
         for name, operands, is_compiled in trace.calls(lambda name: bool(family_of(name)), NARROW.fullmatch):
@@ -154,7 +154,7 @@ class OperandWatch(TorchDispatchMode):
         return f"operands {self.summary} on {device}{self.note}"
 
     def _check_low(self, name: str, low_products: int) -> None:
-        """Raise PrecisionError if 8-bit products are missing, or if there are some in another precision."""
+        """Raise PrecisionError if 8-bit products, or bfloat16 ones beside them, are missing or were not asked for."""
         low = KINDS[name].linears
         if low and not low_products:
             raise PrecisionError(f"asked for {name}: the suite must use mode.prepare and a Stepper")
@@ -194,7 +194,7 @@ def low_calls(seen: Mapping[tuple[str, torch.dtype], int]) -> int:
 
 
 def have_subclass(types: Sequence[type]) -> bool:
-    """Return whether one of these types of a call's operands has operations of its own."""
+    """Return whether one of these types of operands is a subclass of Tensor, which has operations of its own."""
     return bool(set(types) - {torch.Tensor, torch.nn.Parameter})
 
 

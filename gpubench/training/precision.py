@@ -1,4 +1,4 @@
-"""Sets, applies and checks each precision, with its loss scale. Never substitutes one precision for another."""
+"""Sets, applies and checks each precision: TF32 switches, autocast, dtypes, loss scaler. Never substitutes another."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -48,14 +48,14 @@ BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 @dataclass(frozen=True)
 class Mode:
-    """Applies a precision to a training step, as torch's examples do."""
+    """Applies a precision to a training step: autocast, the dtype of weights and inputs, and the loss scaler."""
 
     name: str
     device_type: str
 
     @property
     def adam_eps(self) -> float:
-        """Adam's epsilon: in pure fp16 the square root of 2**-24, because second moments below 2**-24 become 0."""
+        """Adam's epsilon: 1e-8, but in pure fp16 the square root of 2**-24: smaller second moments become 0."""
         return 2.0**-12 if PRECISIONS[self.name].pure and KINDS[self.name].weights is torch.float16 else 1e-8
 
     def autocast(self) -> AbstractContextManager[object]:
@@ -68,11 +68,11 @@ class Mode:
     def prepare(self, model: nn.Module) -> nn.Module:
         """Cast `model` to the weights of the precision, in place, and return it; call it before optimizer and DDP.
 
-        In float8 and int8-mixed the large linear layers change instead (see low_precision.py).
+        In float8 and int8-mixed only the large linear layers change; raises Unsupported without one (low_precision.py).
 
         With master weights everything but BatchNorm becomes 16-bit, as in Apex O2 and fastai's non-native mixed
         precision; BatchNorm's inputs are 16-bit, and it computes in float32. In a pure precision everything becomes
-        16-bit, as in Apex O3. A precision with float32 weights does not change the model.
+        16-bit, as in Apex O3. Other precisions do not change the model.
         """
         kind = KINDS[self.name]
         if kind.linears:
@@ -154,7 +154,7 @@ def _reductions() -> list[str]:
 
 
 def _tf32_values(name: str) -> dict[str, str]:
-    """Return the value of each TF32 switch that a precision needs; oneDNN never uses TF32.
+    """Return the value that a precision needs for each TF32 switch; oneDNN's switches never allow TF32.
 
     From torch 2.9 on there is a switch for each kind of operation.
     """
@@ -167,7 +167,7 @@ def _tf32_values(name: str) -> dict[str, str]:
 
 
 def probe(name: str, device: str, mode: Mode) -> dict[str, float]:
-    """Return the relative errors of a small matmul, convolution and GRU in `mode`, compared with float64, by name.
+    """Return the relative errors of `parts_of(mode)` (matmul, convolution, GRU), compared with float64, by name.
 
     Raises PrecisionError if an error is outside the precision's range. RNNs are checked with a GRU,
     because torch has no fp16 LSTM on a CPU.

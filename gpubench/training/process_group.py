@@ -1,4 +1,4 @@
-"""Joins the processes that train together, and has the functions that suites call in such a process."""
+"""Joins the processes of a trial (DDP over NCCL or Gloo); suites call `distributed`, `quiet` and `weighted_mean`."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ from gpubench.training.device import bus_address
 
 
 def distributed(model: torch.nn.Module, trial: Trial, **options: Any) -> torch.nn.Module:
-    """Return the model with gradients averaged over all processes (DDP, with `options`); the model itself if alone.
+    """Return the model in DDP (with `options`), which averages gradients over all processes; alone: unchanged.
 
     Call it after moving the model to its device and freezing layers. Gradients are views of the sent buffers: no copy.
     """
@@ -34,7 +34,7 @@ def distributed(model: torch.nn.Module, trial: Trial, **options: Any) -> torch.n
 
 
 def quiet(model: torch.nn.Module, together: bool) -> AbstractContextManager[object]:
-    """Return the context of a step, without communication if `together` (of the clock) is false."""
+    """Return the context of a step, without communication if `together` (the clock's property) is false."""
     if together or not isinstance(model, DistributedDataParallel):
         return nullcontext()
     return model.no_sync()
@@ -139,7 +139,7 @@ def _is_bound(device: torch.device) -> bool:
 
 
 LEAVE_SECONDS = 0.2
-"""Seconds before the group is destroyed, in which a thread of the group frees the last tensors. That thread needs
+"""Seconds before the group is destroyed: in this time one of its threads frees the last tensors. That thread needs
 Python's lock (the GIL). torch 2.6 keeps the lock while it waits for the thread: sometimes both waited for ever."""
 
 

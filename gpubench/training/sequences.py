@@ -1,6 +1,6 @@
-"""Trains a language model on sequences of a text: random ones in training, those in order in validation.
+"""Trains a language model on sequences from random places of a text, and validates it on sequences in order.
 
-The suites `gpt` and `finetune` use it. They have the parameters context, tokens, valid_tokens, epochs, lr and goal.
+The suites `gpt` and `finetune` have its parameters context, tokens, valid_tokens, epochs, lr, loss_scale and goal.
 """
 
 import math
@@ -27,13 +27,13 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 """Tokens, int64 (N, T), and the tokens that follow them."""
 Optimizers = Sequence[torch.optim.Optimizer]
 Rate = Callable[[int, int], float]
-"""Given a step and the steps of a run, returns the share of the highest learning rate."""
+"""Given the number of a step and of all steps, returns the learning rate as a share of the highest one."""
 
 
 def load_text(trial: Trial, vocabulary: int = BYTES) -> list[torch.Tensor]:
     """Return the bytes of the training and the validation text, uint8 (N,); raises UserError if one is too short.
 
-    Synthetic texts are random tokens of the vocabulary, int32 if that is larger than a byte's.
+    Synthetic texts are random tokens: int32 if the vocabulary has more than 256, else uint8.
     """
     if trial.synthetic:
         dice = torch.Generator().manual_seed(trial.seed)
@@ -47,7 +47,7 @@ def load_text(trial: Trial, vocabulary: int = BYTES) -> list[torch.Tensor]:
 
 
 def steps_of(trial: Trial) -> int:
-    """Return the training steps of an epoch; tokens that fill no step are left out."""
+    """Return the training steps of an epoch, at least 1; remaining tokens that do not fill a step are left out."""
     return max(1, int(trial.params.tokens) // _step_tokens(trial))
 
 
@@ -80,7 +80,7 @@ class RandomSequences:
 
 
 def sequences_in_order(text: torch.Tensor, trial: Trial, device: torch.device) -> list[Batch]:
-    """Return batches of the first `valid_tokens` of a text, in order; what fills no sequence is left out."""
+    """Return batches of the first `valid_tokens` of a text, in order, without tokens that do not fill a sequence."""
     context = trial.params.context
     end = max(1, min(trial.params.valid_tokens, len(text) - 1) // context) * context
     part = text[: end + 1].to(device).long()
@@ -126,7 +126,7 @@ def train_on_text(
     *,
     watch: AbstractContextManager[object] | None = None,
 ) -> dict[str, float]:
-    """Train a network that returns its loss; return the validation loss in nats per token.
+    """Train a network that returns its loss; return the validation `loss` in nats per token, or {} for a sampled run.
 
     A full run on real data ends with the first epoch whose validation loss is at most the parameter `goal`. `texts` are
     the tokens of training and validation. The network is on the device and prepared for its precision. `watch` is the

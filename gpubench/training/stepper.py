@@ -28,14 +28,14 @@ class Stepper:
     of the model's float16 weights; after each step they are copied into the model. A pure precision trains its 16-bit
     weights directly, by default unscaled, and takes every step without a check, as Apex O3 did: a gradient that
     overflows makes weights infinite, and the trial ends as diverged. Create the Stepper before the optimizer's first
-    step, and after `mode.prepare(model)`; pass float32 losses, which no scale can overflow.
+    step, and after `mode.prepare(model)`. Pass float32 losses: a scaled loss in fp16 would overflow.
 
     Args:
         mode: the precision.
         model: the model that the optimizer trains.
-        optimizer: one or several; with several, only those with finite gradients take a step.
-        clock: receives loss scale, skipped steps and non-finite losses after the training.
-        clip_norm: the largest norm of all unscaled gradients together.
+        optimizer: one or several; with a loss scaler each one skips a step in which its own gradients overflowed.
+        clock: gets the Notes after the training (loss scale, skipped steps, non-finite losses and others).
+        clip_norm: the largest norm of all unscaled gradients together; None: no clipping.
         loss_scale: a fixed loss scale; 0 or None: dynamic, but 1 in a pure precision.
     """
 
@@ -69,7 +69,7 @@ class Stepper:
 
     @property
     def plain(self) -> bool:
-        """Whether a step only needs the optimizer: nothing is scaled or copied."""
+        """Whether a step (without clipping) only needs the optimizer, because nothing is scaled or copied."""
         return not self._precision.scaled and self._precision.weights == FLOAT32
 
     def scaled(self, loss: torch.Tensor) -> torch.Tensor:
@@ -88,7 +88,7 @@ class Stepper:
         self.scaled(loss).backward()  # type: ignore[no-untyped-call]
 
     def step(self) -> None:
-        """Unscale and clip the gradients, take a step unless one overflowed, and reset the gradients."""
+        """Unscale and clip the gradients, take a step unless the scaler skips it, and reset the gradients."""
         self._steps += 1
         for half, master in zip(self._halves, self._masters, strict=True):
             # `float` keeps the layout of the weight, which fused optimizers need.
@@ -132,7 +132,7 @@ class Stepper:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from such a `state`, after model and optimizer have been restored."""
+        """Continue from the `state` in a checkpoint, after model and optimizer have been restored."""
         self._scaler.load_state_dict(state["scaler"])
         self._skipped_before = state["skipped"]
         with torch.no_grad():
@@ -142,7 +142,7 @@ class Stepper:
         self._losses.restore(state["losses"], state["nonfinite_losses"])
 
     def notes(self) -> Notes:
-        """Return the counts, read from the device, and the dtypes of the weights."""
+        """Return loss scale and counts, read from the device, why the training diverged, and the weights' dtypes."""
         return Notes(
             loss_scale=self._factor if self._precision.pure else self._loss_scale,
             skipped_steps=self._skipped_steps,
@@ -183,7 +183,7 @@ class Tally:
     """Counts device scalars that are not finite, and reads them only at the end."""
 
     FEW = 256
-    """Number of values that are checked together: a check of each would add small kernels to each step."""
+    """Number of values that are checked together, because a check of each would add small kernels to each step."""
 
     def __init__(self) -> None:
         self.total = 0

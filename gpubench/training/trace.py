@@ -66,7 +66,7 @@ class Trace:
 
     @property
     def kernels(self) -> Counter[tuple[str, torch.dtype]]:
-        """Number of CUDA kernels with known names, by family and dtype; those of CUDA graphs have no calls."""
+        """Number of CUDA kernels with known names, by family and dtype; also those in CUDA graphs, without calls."""
         return Counter(filter(None, (family_of_kernel(event["name"]) for event in self._kernel_events)))
 
     @property

@@ -33,11 +33,11 @@ class Notes:
     skipped_steps: int | None = None
     nonfinite_losses: int | None = None
     diverged: str = ""
-    """Why the model did not learn, or empty."""
+    """Why the training diverged, or empty."""
     weights: Mapping[str, int] = field(default_factory=dict)
     """Number of tensors of model and optimizer, by owner and dtype (see precision.check_weights)."""
     low_products: int = 0
-    """Minimum number of 8-bit products in a step (see low_precision.products_of)."""
+    """Least number of 8-bit products that a step must have (see low_precision.products_of)."""
 
 
 class Clock:
@@ -49,7 +49,7 @@ class Clock:
         now: returns monotonic seconds.
         report: called with the progress a few times per second.
         watch: returns the contexts of the untimed steps whose operands are checked.
-        settled: returns whether the card's clock and temperature are constant. The warm-up waits for it, within limits.
+        settled: returns whether the card's clock and temperature are constant. Warm-up waits for that, within limits.
         peers: the processes that train together. After every lap they exchange steps, samples and times: the lap gets
             the sum of the samples, and the time of the slowest process. So all processes stop at the same step.
         memory: measures the device's memory; its methods are called between the parts of the training.
@@ -162,7 +162,7 @@ class Clock:
 
     @property
     def complete(self) -> bool:
-        """Whether every planned epoch ran completely, so that the model is trained."""
+        """Whether all planned epochs have begun and no phase was cut short: after the last, the model is trained."""
         begun = len(self._run.epochs) + (self._epoch_open is not None)
         return begun >= self._run.planned and not any(phase.cut for phase in self._run.phases)
 
@@ -205,8 +205,8 @@ class Clock:
         Args:
             loader: any iterable; its `len` is the number of steps in an epoch.
             phase: `train`, `valid`, or another name.
-            samples: samples of a whole pass, in all processes (default: steps x samples of the first batch). Unless
-                the mode is full, required for a loader without `len`: the rest of the pass is projected.
+            samples: samples of a whole pass, in all processes (default: counted; if cut short, steps x samples of the
+                first batch). Unless the mode is full, a loader without `len` needs it, to project the rest of the pass.
             count: returns the samples in a batch (default: the first dimension of its first element).
             counted: False for phases outside the run's time, such as compiling, warming up or a
                 validation between epochs: their laps are stored, but not counted.
@@ -324,10 +324,10 @@ class Clock:
             self._run.uncounted += phase.laps
 
     def resident(self) -> Iterator[Any]:
-        """Yield one batch that is already on the device repeatedly; call this after the training.
+        """Yield one batch of the training again and again; call this after the training.
 
         The first steps are untimed and run inside `watch`; the following laps measure the rate of steps
-        without the input pipeline, and count nowhere else. With stages, one batch of each stage is used.
+        without the input pipeline, and are used for nothing else. With stages, one batch of each stage is used.
         With several processes, the last steps run without communication, while `together` is false.
         """
         self.end_epoch()  # fastai does not end the epoch of a cancelled fit
@@ -348,7 +348,7 @@ class Clock:
         return self._resident.watched_samples
 
     def step_seconds(self, phase: str) -> float:
-        """Return the mean seconds of a step in the timed laps of the phases of this name, over all processes."""
+        """Return the mean seconds of a step of the slowest process, over all timed laps of the phases of this name."""
         laps = [lap for ended in self._run.phases if ended.name == phase for lap in ended.timed]
         return sum(lap.seconds for lap in laps) / sum(lap.steps for lap in laps)
 
@@ -357,7 +357,7 @@ class Clock:
         return self._run.stage_seconds()
 
     def note(self, notes: Callable[[], Notes]) -> None:
-        """Set the function that returns the notes. It is called after the training: it waits for the device."""
+        """Set the function that returns the notes. It is called after the training, because it waits for the device."""
         self._note = notes
 
     @property

@@ -43,12 +43,12 @@ def drift(laps: Sequence[Lap]) -> str:
 
 
 def trend(laps: Sequence[Lap], most_seconds: float) -> float:
-    """Return the relative change of step times within `most_seconds`, at most HEATING_SECONDS; 0 without a trend."""
+    """Return the relative change of step times in `most_seconds` or, if less, HEATING_SECONDS; 0 without a trend."""
     times = [lap.started + lap.seconds / 2 for lap in laps]
     paces = [_pace([lap]) for lap in laps]
     if len(laps) < TREND_LAPS or min(paces) == max(paces) or any(lap.earlier for lap in laps):
         return 0.0
-    # Fisher's transformation of a correlation: infinite for a perfect one, with heavier tails for few laps.
+    # Fisher's transformation of a correlation: infinite for a perfect one, and scattered more widely with few laps.
     z = math.atanh(min(abs(correlation(times, paces)), 1 - 1e-9)) * math.sqrt(len(laps) - 3)
     if z < TREND_Z * (1 + 2 / len(laps)):
         return 0.0

@@ -10,7 +10,7 @@ from gpubench.training.clock.sampling import Sampling, StopRule
 
 
 class Laps:
-    """The laps of one phase in one epoch; the first begins at time `now`. `total_steps`: in a pass, or 0 if unknown.
+    """The laps of one phase in one epoch; the first begins at time `now`. A pass has `total_steps` (0 if unknown).
 
     The first lap has `steps` steps, which an earlier pass may have determined. The number of steps doubles while laps
     are too short to time well, so that the device's queue is rarely drained.
@@ -99,7 +99,7 @@ class Laps:
 
 
 def _some_timed(laps: list[Lap]) -> list[Lap]:
-    """Return the laps; if the phase ended before it was steady, all but the first become timed."""
+    """Return the laps; if the phase ended during its warm-up, all but the first of several laps become timed."""
     if any(lap.kind == "timed" for lap in laps):
         return laps
     first = laps[:1] if len(laps) > 1 else []
@@ -107,7 +107,7 @@ def _some_timed(laps: list[Lap]) -> list[Lap]:
 
 
 def length_of(loader: Iterable[Any]) -> int | None:
-    """Return the steps in one pass, or None if the loader has no length, as torch's over an IterableDataset."""
+    """Return the steps in one pass, or None if the loader has no length, such as torch's for an IterableDataset."""
     try:
         return len(loader)  # type: ignore[arg-type]
     except TypeError:

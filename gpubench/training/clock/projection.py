@@ -17,7 +17,7 @@ class Phase:
     total_samples: int
     """Samples of a whole pass."""
     cut: bool
-    """Whether it was stopped before its end."""
+    """Whether the pass was stopped before its end."""
 
     @property
     def seconds(self) -> float:
@@ -69,7 +69,7 @@ class Epoch:
     def projected_seconds(self, name: str | None, *, again: bool = False) -> float:
         """Return the seconds of the whole epoch, or of its phase `name`.
 
-        `again`: of a further such epoch, whose phases have no start-up.
+        `again`: return those of a further epoch like it, whose phases have no start-up.
         """
         phases = [phase for phase in self.phases if name in (None, phase.name)]
         seconds = sum(phase.again_seconds if again else phase.projected_seconds for phase in phases)
@@ -98,7 +98,7 @@ class Stage:
     planned: int
     """Number of epochs of this stage in the whole run."""
     timed: tuple[Lap, ...]
-    """Steady laps of the training."""
+    """Timed laps of training from which rates are computed."""
     resident: tuple[Lap, ...] = ()
 
     @property

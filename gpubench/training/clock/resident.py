@@ -18,7 +18,7 @@ Watch = Callable[[], Iterable[AbstractContextManager[Any]]]
 class Resident:
     """Stores the largest batch of each stage, and times steps on it.
 
-    Untimed steps come first, inside the contexts of `watch`, which check operands. Then `watched` is called.
+    The first steps are untimed, inside the contexts of `watch`, which check operands. Then `watched` is called.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Resident:
                 self.watched_samples = size
                 self._watched()
             yield from self._timed_steps(stage, batch, size)
-        if self._timer.peers.world > 1 and self.laps:  # of the last stage, which has the longest steps
+        if self._timer.peers.world > 1 and self.laps:  # `batch` is the last stage's
             yield from self._steps_alone(batch, sum(lap.steps for lap in self._last_laps))
 
     def _timed_steps(self, stage: int, batch: Any, size: int) -> Iterator[Any]:

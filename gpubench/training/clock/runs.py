@@ -83,9 +83,9 @@ class Run:
         return end if end < self.planned else None
 
     def done(self, sampling: Sampling, phase: str, share: float) -> float:
-        """Return the share of all needed epochs that is done, given the `share` of the running phase.
+        """Return the approximate share of the needed epochs that is done, given the `share` of the running phase.
 
-        Validation counts as the last tenth of an epoch.
+        Validation counts as the last tenth of an epoch. In a sample with stages, the result is 1 after the first stage.
         """
         if self.epoch < 0:  # before the first epoch
             return 0.0
@@ -190,7 +190,7 @@ def _per_sample(
 
 
 def _converted(lap: Lap, time: Callable[[float], float]) -> Lap:
-    """Return the lap with converted times; the wait for the loader is at most the lap."""
+    """Return the lap with converted times; the wait for the loader is at most the seconds of the lap."""
     started = time(lap.started)
     seconds = time(lap.started + lap.seconds) - started
     return replace(lap, started=started, seconds=seconds, wait_seconds=min(lap.wait_seconds, seconds))

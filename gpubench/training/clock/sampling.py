@@ -10,7 +10,7 @@ from typing import Any
 from gpubench.suite.trial import Lap, Mode
 
 FLAT = 0.05
-"""Step times are steady if the halves of the last laps differ by at most this share (twice this if laps scatter)."""
+"""Step times are steady if the halves of the last laps differ by at most this share (up to twice if laps scatter)."""
 
 
 @dataclass(frozen=True)
@@ -24,16 +24,16 @@ class Sampling:
     warmup_seconds: float = 0.0
     """Longest warm-up, if step times do not become flat or the card does not settle."""
     least_warmup_seconds: float = 0.0
-    """Shortest warm-up if the card's sensors cannot be read: its clock and temperature change with the load."""
+    """Shortest warm-up if the card's sensors cannot be read, because clock and temperature change under load."""
     train_seconds: float | None = None
-    """Least time of the timed laps of training; `valid_seconds` of the other phases."""
+    """Least time of the timed laps of training; `valid_seconds` is that of the other phases."""
     valid_seconds: float | None = None
     timed_laps: int = 0
     """Least number of timed laps of a sampled phase."""
     resident_laps: int = 1
     """Least number of laps on the resident batch of each stage, after the training."""
     resident_seconds: float = 0.0
-    """Least time of these laps."""
+    """Least time of the laps on the resident batch of each stage."""
     steps: bool = False
     """Whether to take one warm-up step instead of waiting for a steady state, and one timed lap of validation."""
     timed_steps: int = 0
@@ -43,7 +43,7 @@ class Sampling:
     most_laps: int | None = None
     """Approximate largest number of laps in a pass, so that a full run's row stays short."""
     long_laps: bool = False
-    """Whether laps begin with the steps of a long enough lap of the previous epoch: then a short epoch is one lap."""
+    """Whether the first lap has the steps of a long enough lap of the previous epoch; a short epoch is then one lap."""
 
 
 def sampling_for(mode: Mode, *, accelerator: bool) -> Sampling:
@@ -132,7 +132,7 @@ class StopRule:
         early, late = sum(times[:half]) / half, sum(times[half:]) / half
         change = abs(late / early - 1) if early > 0 else 0.0
         scatter = (max(times) - min(times)) / (2 * early) if early > 0 else 0.0
-        # A change within the laps' scatter is no trend. But a trend or a slow lap scatters too: 2 * FLAT at most.
+        # A change within the laps' scatter is no trend. But a trend or a slow lap adds scatter, so 2 * FLAT at most.
         if change > min(max(FLAT, scatter), 2 * FLAT):
             return ""
         spent = sum(lap.seconds for lap in self._warmup)
