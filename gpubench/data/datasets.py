@@ -1,4 +1,4 @@
-"""Finds, checks, downloads and loads datasets and pretrained weights. Never imports torch."""
+"""Finds, checks, downloads and loads datasets (CIFAR, WikiText-2) and pretrained weights. Never imports torch."""
 
 import hashlib
 import os
@@ -27,7 +27,7 @@ ENVIRONMENT_VARIABLE = "GPUBENCH_DATA"
 CIFAR10, IMAGENET = "cifar10", "imagenet"
 """Names of datasets in rows."""
 TREES = {IMAGENET: "ImageNet, or any tree train/CLASS/*.jpg with val/CLASS/*.jpg, or CLASS/*.jpg"}
-"""Data that the user must give with --data, because its licence forbids redistribution."""
+"""Data that the user must give (--data or $GPUBENCH_DATA), because ImageNet's licence forbids redistribution."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,10 @@ def cache_folder() -> Path:
 def locate(wanted: Sequence[str], data: Path | None) -> Path | None:
     """Return the folder with the folders of all datasets `wanted`, or the folder of a tree of images; None if missing.
 
-    Looks in `data` (--data: that folder, or the folder of a dataset), else in $GPUBENCH_DATA, else (not for a tree) in
-    the cache. Raises UserError for an unknown dataset, if a folder that the user named lacks a file, or if a file has a
-    wrong checksum: all files are checked here, before hours of training. A corpus that the user named may have any
-    text; `row_name` returns its name.
+    Looks in `data` (--data: the parent of the datasets' folders, or one of these), else in $GPUBENCH_DATA, else (not
+    for a tree) in the cache. Raises UserError for an unknown dataset, if a folder that the user named lacks a file, or
+    if a file has a wrong checksum: all files but those of a tree are checked here, before hours of training. A corpus
+    that the user named may have any text; `row_name` returns its name.
     """
     for name in wanted:
         if name not in DATASETS and name not in TREES:
@@ -285,8 +285,8 @@ def _is_official_weights(path: Path) -> bool:
 def fetch(name: str) -> Path:
     """Download a dataset or weights into the cache; return the cache's folder, or the weights' file.
 
-    Complete files are kept, wrong ones downloaded again. Raises UserError for an unknown
-    name, without a network, on a full disk, or if a checksum differs.
+    Complete data is kept, other data downloaded again. Raises UserError for ImageNet and unknown names,
+    without a network, on a full disk, or if a checksum differs.
     """
     if name in TREES:
         raise UserError(
@@ -320,7 +320,7 @@ def _fetch_weights(name: str, folder: Path) -> Path:
 
 def _fetch_data(name: str, root: Path) -> Path:
     dataset = DATASETS[name]
-    with suppress(UserError):  # missing or incomplete
+    with suppress(UserError):  # missing, incomplete or changed
         check(name, root)
         return root
     for url, md5 in dataset.urls.items():

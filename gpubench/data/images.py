@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 MOST_LOOKED_AT = 100
-"""Largest number of files to look at: to find an image in a folder, or to compute the mean size of a file."""
+"""Largest number of files to look at for an image in a folder. About as many give the mean size of a file."""
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm")
 VALIDATION_FOLDERS = ("val", "valid", "validation")
 SPLIT_SEED = 42
 HELD_OUT = 5
-"""Without a validation folder, one of this many images of each class is used for validation."""
+"""Without a validation folder, one image in this many of each class is used for validation."""
 MOST_PIXELS = 2**26
 """Images with more pixels are refused before decoding: 67 million pixels take 200 MB."""
 QUALITY = 90
@@ -77,7 +77,7 @@ class Tree:
 
     @property
     def name(self) -> str:
-        """Name in rows: `imagenet`, or `tree-CLASSES-IMAGES-DIGEST` (training images; names and sizes of all files)."""
+        """Name in rows: `imagenet`, or `tree-CLASSES-IMAGES-DIGEST` (training images; digest of names and sizes)."""
         counts = (len(self.classes), len(self.train), len(self.valid))
         if counts == IMAGENET and all(cls[:1] == "n" and cls[1:].isdecimal() for cls in self.classes):
             return "imagenet"
@@ -271,7 +271,7 @@ def sizes_of(files: Sequence[Path], threads: int = 8) -> list[tuple[int, int] | 
 
 
 def copies_folder(cache: Path, name: str, size: int) -> Path:
-    """Return the folder of the copies of tree `name` with `size` pixels on their shorter side."""
+    """Return the folder of the copies of tree `name` whose shorter side is at most `size` pixels."""
     return cache / "images" / name / str(size)
 
 
@@ -293,7 +293,7 @@ class Prepared:
 
 
 def prepare(tree: Tree, size: int, cache: Path, processes: int) -> Prepared:
-    """Make the missing copies whose shorter side is `size` pixels; raises UserError if they cannot be written."""
+    """Make the missing copies, with at most `size` pixels on the shorter side; raises UserError if writing fails."""
     from tqdm import tqdm
 
     folder = copies_folder(cache, tree.name, size)
@@ -358,10 +358,10 @@ class Spec:
 
 
 class FilesRead:
-    """Lets later passes of a sample read the files of earlier passes: later in a whole run, all files are in memory."""
+    """Makes later passes of a sample read the earlier files again: late in a whole run, all files are in memory."""
 
     def __init__(self, fitting: Collection[int]) -> None:
-        self._fitting = fitting  # sizes of copies that fit into memory together; files of other sizes stay
+        self._fitting = fitting  # sizes whose copies all fit into memory; passes over other sizes stay unchanged
         self._read: dict[tuple[str, int], dict[int, None]] = {}
 
     def again(self, specs: Sequence[Spec]) -> Iterator[Spec]:

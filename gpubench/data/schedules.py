@@ -38,7 +38,7 @@ phase:epochs=[5,6],size=96,batch=8,min_scale=0.5,rect_val=true;
 ramp:epochs=[0,2],lr=[0.2,0.4];
 ramp:epochs=[2,5],lr=[0.4,0.04];
 ramp:epochs=[5,6],lr=[0.04,0.004]"""
-"""A small version, to try it on a CPU with a few hundred images."""
+"""A small version of TITAN_RTX, to try the suite `imagenet` on a CPU with a few hundred images."""
 
 FOUR_MINUTES = """\
 lr_batch=65536;
@@ -47,9 +47,9 @@ ramp:epochs=[0,5],lr=[0,20];
 ramp:epochs=[5,90],lr=[20,0],power=2"""
 """The schedule of "Training ImageNet in Four Minutes" (Jia and others 2018, arXiv 1807.11205).
 
-90 epochs in steps of 64K images, 32 for each of 2,048 cards. A warm-up (Goyal and others 2017, arXiv 1706.02677), then
-a polynomial of power 2 (You and others 2017, arXiv 1708.03888). The paper does not state its learning rates: those
-here are for LARS, and should be tuned (`lr`).
+90 epochs in steps of 64K images, 32 for each of 2,048 cards. The learning rate warms up (Goyal and others 2017, arXiv
+1706.02677), then falls by a polynomial of power 2 (You and others 2017, arXiv 1708.03888). The paper does not state its
+learning rates: those here are for LARS, and should be tuned (`--set lr`).
 """
 
 BUILT_IN: Mapping[str, str] = {"titan-rtx": TITAN_RTX, "tiny": TINY, "four-minutes": FOUR_MINUTES}
