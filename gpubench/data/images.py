@@ -53,7 +53,7 @@ class BadImage(Exception):
 
 @dataclass(frozen=True)
 class Split:
-    """Paths (relative to the tree) and class numbers, in one array each: loader processes share their memory."""
+    """Paths (relative to the tree) and class numbers in one array each, whose memory loader processes share."""
 
     paths: "NDArray[np.bytes_]"
     labels: "NDArray[np.int64]"

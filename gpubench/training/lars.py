@@ -1,4 +1,4 @@
-"""The optimizer LARS in a few large operations, without waiting for the device. Its steps equal timm's LARS."""
+"""LARS, an optimizer, in a few large operations that never wait for the device. Its steps equal those of timm's LARS."""
 
 from collections.abc import Callable, Iterable, Sequence
 

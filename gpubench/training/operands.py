@@ -154,7 +154,7 @@ class OperandWatch(TorchDispatchMode):
         return f"operands {self.summary} on {device}{self.note}"
 
     def _check_low(self, name: str, low_products: int) -> None:
-        """Raise PrecisionError if 8-bit products, or bfloat16 ones beside them, are missing or were not asked for."""
+        """Raise PrecisionError if 8-bit products are missing or not asked for, or if no other call is in bfloat16."""
         low = KINDS[name].linears
         if low and not low_products:
             raise PrecisionError(f"asked for {name}: the suite must use mode.prepare and a Stepper")

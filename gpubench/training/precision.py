@@ -1,4 +1,4 @@
-"""Sets, applies and checks each precision: TF32 switches, autocast, dtypes, loss scaler. Never substitutes another."""
+"""Sets, applies and checks each precision: TF32, autocast, dtypes, loss scaler. Never uses another precision instead."""
 
 import warnings
 from collections.abc import Callable, Mapping
