@@ -1,4 +1,4 @@
-"""LARS, an optimizer, in a few large operations that never wait for the device. Its steps equal those of timm's LARS."""
+"""LARS, an optimizer, in a few large operations that never wait for the device. Takes the same steps as timm's LARS."""
 
 from collections.abc import Callable, Iterable, Sequence
 

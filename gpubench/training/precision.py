@@ -1,4 +1,4 @@
-"""Sets, applies and checks each precision: TF32, autocast, dtypes, loss scaler. Never uses another precision instead."""
+"""Sets, applies and checks each precision: TF32, autocast, dtypes, loss scaler. Never replaces it by another one."""
 
 import warnings
 from collections.abc import Callable, Mapping
