@@ -9,6 +9,7 @@ from facts import lacking
 from gpubench.errors import UserError
 from gpubench.training.clock.clock import Clock, Notes
 from gpubench.training.clock.laps import first_dimension
+from gpubench.training.clock.runs import Run
 from gpubench.training.clock.sampling import sampling_for
 from gpubench.training.clock.timer import Peers, Timer
 
@@ -521,6 +522,8 @@ def test_news_by_hand_and_four_times_a_second_at_most():
     fractions = [event["fraction"] for event in news]
     first = [0.1125, 0.225, 0.3375, 0.45, 0.475, 0.5]
     assert fractions == pytest.approx([0, 0, 0, *first, *[0.5 + each for each in first]])
+    second_of_two_stages = Run(planned=10, stages=(0, 5), epoch=5)  # two epochs of each are sampled
+    assert second_of_two_stages.done(sampling_for("sampled", accelerator=True), "train", 0.5) == pytest.approx(2.45 / 4)
     news = []
     clock, time = clock_of(report=lambda event: news.append(time.now))
     for _ in clock.epochs(1):

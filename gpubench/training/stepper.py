@@ -168,7 +168,7 @@ class Stepper:
         # Other buffers than BatchNorm's may be infinite on purpose (a mask).
         learnt = [tensor for _, tensors in _owners(self._model) for tensor in tensors]
         if bad := sum(not bool(tensor.isfinite().all()) for tensor in learnt):
-            return f"{bad} of the model's weights and statistics were not finite after {self._losses.total} steps"
+            return f"{bad} of the model's weights and statistics were not finite after {self._losses.total} losses"
         scale, skipped = self._loss_scale, self._skipped_steps
         # A dynamic scale skips steps until it is small enough; below 1 the training has failed.
         if scale is not None and self._steps and skipped == self._steps and (self._fixed_scale or scale < 1):

@@ -85,13 +85,16 @@ class Run:
     def done(self, sampling: Sampling, phase: str, share: float) -> float:
         """Return the approximate share of the needed epochs that is done, given the `share` of the running phase.
 
-        Validation counts as the last tenth of an epoch. In a sample with stages, the result is 1 after the first stage.
+        Validation counts as the last tenth of an epoch.
         """
         if self.epoch < 0:  # before the first epoch
             return 0.0
         part = 0.9 * share if phase == "train" else 0.9 + 0.1 * share
         planned = self.planned or 1
-        return min(1.0, (self.epoch + part) / min(planned, sampling.epochs or planned))
+        ends = (*self.stages[1:], planned)
+        needed = [min(end - start, sampling.epochs or planned) for start, end in zip(self.stages, ends, strict=True)]
+        begun = [min(max(0, self.epoch - start), wanted) for start, wanted in zip(self.stages, needed, strict=True)]
+        return min(1.0, (sum(begun) + part) / max(1, sum(needed)))
 
     @property
     def drifted(self) -> str:
