@@ -23,7 +23,7 @@ from gpubench.worker.run_trial import Message, Send, measure, sender
 def main() -> None:
     """Read the task from a socket, run it, and send the result.
 
-    Arguments: the socket's file descriptor, and the descriptor of a pipe that closes when the parent ends.
+    Arguments of the command: the socket's file descriptor, and the descriptor of a pipe that closes when the parent ends.
     """
     faulthandler.enable()
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would print lines that mean nothing here
@@ -86,7 +86,7 @@ def _signal_when_parent_dies(number: int) -> None:
 
 
 def _listen(requests: Any, settled: threading.Event) -> None:
-    """Set `settled` while the parent, which reads the card, reports constant clock and temperature."""
+    """Set `settled` while the parent, which reads the card's sensors, reports that the card has settled."""
     for line in requests:
         if json.loads(line).get("settled"):
             settled.set()

@@ -31,7 +31,7 @@ class SecretError(Exception):
 
 
 def forward_clients(listener: socket.socket, port: int, secret: bytes) -> None:
-    """Forward the clients of `listener` that prove the secret to `port` of this machine, in a thread."""
+    """Forward to `port` of this machine, in a thread, the clients of `listener` that know the secret."""
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Stream:
         await asyncio.wait_for(_check_client(reader, writer, secret), HANDSHAKE_SECONDS)
