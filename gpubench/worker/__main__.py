@@ -23,7 +23,7 @@ from gpubench.worker.run_trial import Message, Send, measure, sender
 def main() -> None:
     """Read the task from a socket, run it, and send the result.
 
-    Arguments of the command: the socket's file descriptor, and the descriptor of a pipe that closes when the parent ends.
+    Arguments of the command: the socket's file descriptor, and that of a pipe that closes when the parent ends.
     """
     faulthandler.enable()
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would print lines that mean nothing here
