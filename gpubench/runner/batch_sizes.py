@@ -1,4 +1,4 @@
-"""Decides which batch to probe next in a search for the largest or the fastest. `batches.py` runs the probes."""
+"""Searches for the largest (--batch max) or fastest batch: decides which to probe next. batches.py runs the probes."""
 
 import math
 from collections.abc import Callable
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 STEP = 8
 """Batches are multiples of 8, which suits tensor cores."""
 AIM = 0.97
-"""Share of the free memory that a predicted batch should use; a probe checks the prediction."""
+"""A predicted batch should use this share of the memory that the largest fitting batch leaves free."""
 ROUGH_AIM = 0.85
-"""The share in a quick run on a card, which predicts from one small probe and does not check it."""
+"""AIM in a quick run on a card, which predicts from one small probe and does not check the prediction."""
 FAR = 4
 """If two batches differ by a larger factor, their geometric mean is tried next, else their mean."""
 FINENESS = 32
-"""A large batch is found to within 1/32 of itself, because the memory of two processes differs by more."""
+"""A large batch is found to within 1/32 of itself: two processes with the same batch differ more in memory."""
 FARTHEST = 512
-"""A prediction is at most this many times the largest batch that fitted."""
+"""The next batch to probe is at most this many times the largest batch that fitted."""
 
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """The result of a probe of one batch."""
+    """What a probe of one batch measured."""
 
     fits: bool
     rate: float = 0.0
@@ -47,7 +47,7 @@ class SearchResult:
 class _Tried:
     """Runs probes and stores their results, so that no batch is probed twice.
 
-    `probe` returns None to end the search: from then on no batch counts as fitting, and no result is stored.
+    To end the search, `probe` returns None from then on. Such a batch counts as not fitting, and is not stored.
     """
 
     def __init__(self, probe: Probe, capacity_bytes: int | None = None) -> None:
@@ -80,7 +80,7 @@ class _Tried:
         return self.result(fitting, allowed[0] if cap < STEP else cap)
 
     def predicted(self, aim: float = AIM) -> int | None:
-        """Return the batch that is predicted to use `aim` of the free memory, or None.
+        """Return the batch that should also use `aim` of the memory left free by the largest fitting batch, or None.
 
         Assumes that memory is linear in the batch: through the two largest batches that fitted, or through one batch
         and its memory between steps.
@@ -104,13 +104,13 @@ def largest_batch(probe: Probe, *, capacity_bytes: int | None, cap: int, rough: 
 
     Memory is about linear in the batch. A small probe and its memory between steps predict the largest batch, and a
     second probe at the prediction improves it; bisection does the rest. A larger batch can fit even if a smaller one
-    did not (another algorithm or fragmentation), so the next ones are probed at the end. With `rough` (quick runs), the
-    first prediction is the result.
+    did not (another algorithm or fragmentation), so after a bisection the next one or two are probed. With `rough`
+    (quick runs on a card), the first prediction is the result.
     """
     tried, top = _Tried(probe, capacity_bytes), _multiple(cap)
     if top < STEP or not tried(STEP).fits:
         return tried.below_step(cap)
-    low, high = STEP, None  # low fits; high is the smallest that does not
+    low, high = STEP, None  # low fits; high is the smallest probed one that does not
     if rough and (predicted := tried.predicted(ROUGH_AIM)):
         return tried.result(min(max(STEP, predicted), top), top)
     guess, stride = max(2 * STEP, min(tried.predicted() or 0, low * FARTHEST)), STEP
@@ -149,7 +149,7 @@ def largest_batch(probe: Probe, *, capacity_bytes: int | None, cap: int, rough: 
 
 
 def fastest_batch(probe: Probe, *, cap: int) -> SearchResult:
-    """Return the batch with the highest rate: double from 8 until the rate falls twice, then try neighbours."""
+    """Return the fastest batch: doubles from 8 until two are no faster or one does not fit, then tries neighbours."""
     tried, top = _Tried(probe), _multiple(cap)
     if top < STEP or not tried(STEP).fits:
         return tried.below_step(cap)
@@ -168,7 +168,7 @@ def fastest_batch(probe: Probe, *, cap: int) -> SearchResult:
 
 
 def _between(low: int, high: int) -> int:
-    """Return the mean, or the geometric mean if they are far apart."""
+    """Return the mean of two batches, or their geometric mean if they are far apart, as a multiple of 8."""
     return _multiple(math.isqrt(low * high) if high > FAR * low else (low + high) // 2)
 
 

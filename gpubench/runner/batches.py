@@ -1,4 +1,4 @@
-"""Finds the batch of each case of a run: runs probes, and lets a trial confirm the result.
+"""Finds the batch of each case of a run (--batch max, fastest): runs probes, and lets a trial confirm the batch found.
 
 A probe is a child process with a short lap; batch_sizes.py decides which batch comes next.
 """
@@ -24,8 +24,8 @@ MARGIN = 0.03
 CPU_MARGIN = 0.08
 """Like MARGIN, for devices that use the host's memory: on a CPU, processes differ by up to 7% in resident memory."""
 SPILLED = 0.7
-"""A batch is assumed to use memory outside the card if its rate falls below this share of a smaller batch's rate. Both
-are rates of steps on one resident batch, without a loader. Chosen, not measured."""
+"""A batch is assumed to use memory outside the card if its rate is below this share of the best rate of smaller
+batches. Both are rates of steps on one resident batch, without a loader. Chosen, not measured."""
 BACK_OFF = 0.95
 """If the confirming trial does not fit, the next batch is about this share of the last one."""
 BACK_OFFS = 5
@@ -180,7 +180,7 @@ def cap_of(case: Case, suite: LoadedSuite) -> int:
 
 
 def capacity_of(case: Case, device: Device) -> int | None:
-    """Return the memory for probes and predictions, in bytes, without the margin; None if unlimited."""
+    """Return the memory that probes may use, in bytes, after the margin was subtracted; None if there is no limit."""
     # Other programs need the host's memory too: on a device that uses it, only the limit counts.
     of_card = None if device.shares_memory else device.available_bytes or device.memory_bytes
     capacity = min(filter(None, (case.memory_limit_bytes, of_card)), default=None)
@@ -223,14 +223,14 @@ def fit_batch(case: Case, device: Device, cap: int, measure: Measure, say: Say) 
         if fitting:
             fitted[batch] = resident or 0.0
         elif measured.status not in {"ok", "out_of_memory"} and not (smaller and measured.status != "timed_out"):
-            # No smaller batch has fitted, or the probe timed out: a smaller batch may take as long (compiling).
+            # If no smaller batch fitted, memory is not the cause. After a time-out a smaller one may take as long too.
             failed.append(replace(measured, reason=f"batch {batch}: {measured.reason}"))
             return None
         # If a larger batch crashes or is killed, the cause is most often memory: it does not fit.
         resting = measured.resting_memory_bytes or 0
         return ProbeResult(fits=fitting, rate=rate, memory_bytes=measured.peak_memory_bytes or 0, resting_bytes=resting)
 
-    say(f"searching the {'largest' if case.batch_policy == 'max' else 'fastest'} batch of {case.label}")
+    say(f"searching for the {'largest' if case.batch_policy == 'max' else 'fastest'} batch of {case.label}")
     if case.batch_policy == "max":
         rough = case.mode == "quick" and case.device != "cpu"
         result = largest_batch(probe, capacity_bytes=within, cap=cap, rough=rough)
@@ -239,7 +239,7 @@ def fit_batch(case: Case, device: Device, cap: int, measure: Measure, say: Say) 
     if result.batch is None:
         return _refused(case, failed[0] if failed else last, "failed in the batch search" if failed else result.reason)
     note = ", where the search stopped" if failed else ", capped" if result.capped else ""
-    say(f"  batch {result.batch}{note}; its first trial confirms it")
+    say(f"  batch {result.batch}{note}; the first trial will test it")
     capped = result.capped or bool(failed)
     return replace(case, batch_size=result.batch, batch_capped=capped, batch_curve=result.curve)
 
@@ -257,7 +257,7 @@ def why_not_fitting(measurement: Measurement) -> str:
 
 
 def _refused(case: Case, measurement: Measurement, why: str) -> Case:
-    """Return the case, refused with the status of its last probe: `unsupported` would never be repeated."""
+    """Return the case, refused with the measurement's status: a resumed run does not repeat `unsupported`."""
     status = "out_of_memory" if measurement.status == "ok" else measurement.status
     reason = f"{why}: {measurement.reason}" if measurement.reason else why
     return replace(case, refusal=reason, refusal_status=status)
@@ -267,7 +267,7 @@ def confirm(trial: Trial, measure: Measure, say: Say) -> tuple[Trial, Measuremen
     """Run the first trial at the batch that a search found, or at a smaller one that fits.
 
     Return the trial as it ran, and its measurement. If no batch fits, the case is refused, and the measurement is None.
-    Before a full run a quick trial tests the batch, so that a wrong batch costs no hours; its measurement is None too.
+    Before a full run a quick trial tests the batch, so that a wrong batch costs no hours; its measurement is not kept.
     """
     searched = trial.case
     mode: Mode = "quick" if searched.mode == "full" else searched.mode

@@ -1,4 +1,4 @@
-"""Turns suites, models, devices and precisions into the cases of a run. Opens no device and reads no data."""
+"""Turns suites, models, devices and precisions into cases with batch policy, memory limit, threads. Reads no data."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from gpubench.suite.suite import ParamValue, Suite
 from gpubench.suite.trial import Case
 
 CPU_BATCH = 16
-"""Batch on a CPU if the suite has no `cpu_batch` and asks for a search, which would fill the host's memory."""
+"""Batch on CPU and mps if the suite asks for a search, which would fill the host's memory, and has no `cpu_batch`."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def recipes_of(options: Options, suites: Sequence[LoadedSuite]) -> list[ModelRec
     recipes = []
     for suite in suites:
         settings = settings_for(suite, options.settings, suites)
-        suite.resolve_params(settings)  # an unknown name is an error even if no model is left
+        suite.resolve_params(settings)  # an unknown name is an error even if no model is chosen
         for model in choose_models(suite, options.models, suites):
             recipes.append(ModelRecipe(suite, model, suite.resolve_params(settings, model)))
     if not recipes:
@@ -47,7 +47,7 @@ def recipes_of(options: Options, suites: Sequence[LoadedSuite]) -> list[ModelRec
 
 
 def choose_models(suite: LoadedSuite, names: Sequence[str], suites: Sequence[LoadedSuite]) -> list[str]:
-    """Return the suite's models with these names, or its default models; raises UserError for an unknown one."""
+    """Return the suite's models with these names, or its default models; raises UserError if one is in no suite."""
     models = dict.fromkeys(model for loaded in suites for model in loaded.suite.models)
     for name in names:
         if name not in models:
@@ -60,7 +60,7 @@ def choose_models(suite: LoadedSuite, names: Sequence[str], suites: Sequence[Loa
 def settings_for(suite: LoadedSuite, settings: Mapping[str, str], suites: Sequence[LoadedSuite]) -> dict[str, str]:
     """Return the --set values for `suite`: with several suites, those that it declares.
 
-    A name that no suite declares is kept, so that `resolve_params` raises an error.
+    A name that no suite declares is kept: `resolve_params` knows parameters of all suites, and refuses other names.
     """
     elsewhere = {name for other in suites if other is not suite for name in other.suite.params}
     return {name: value for name, value in settings.items() if name in suite.suite.params or name not in elsewhere}
@@ -80,8 +80,8 @@ def cases_of(
 ) -> list[Case]:
     """Return all cases of the run, also those that cannot run: each recipe on each device in each precision.
 
-    With batch `max`, each case in another precision than fp32 gets a twin at the batch of fp32 (`max-fp32`): this
-    separates the effect of precision from the effect of batch. Twins come last: their batch is known by then.
+    With batch `max` and fp32 in --precision, each other case gets a twin at fp32's batch (`max-fp32`), except in quick
+    runs: twins separate the effects of precision and batch. They come after the case that sets their batch.
     """
     cases = []
     for device, recipe in product(devices, recipes):
@@ -128,7 +128,7 @@ def cases_of(
 
 
 def choose_precisions(option: str, device: Device) -> list[str]:
-    """Return the precisions that `--precision` names, in its order; `both`, `all` and `mixed` depend on the device."""
+    """Return the precisions that `--precision` names, in its order, as this device has them; raises UserError."""
     names: list[str] = []
     for name in option.split(","):
         if name == "both":
@@ -188,7 +188,7 @@ def choose_threads(options: Options, params: Mapping[str, ParamValue], cpu_count
 
 
 def _with_suite_checks(suite: Suite, case: Case) -> Case:
-    """Return the case with the suite's `ranks`, refused for its `missing` or `refuse`; failed if one of them raises."""
+    """Return the case with the number of processes from `suite.ranks`; refused if `suite` cannot run it or raises."""
     try:
         case = replace(case, processes=suite.ranks(case.params)) if suite.ranks else case
         refusal = case.refusal or suite.missing or (suite.refuse(case) if suite.refuse else "")

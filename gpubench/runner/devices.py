@@ -15,7 +15,7 @@ class DeviceLost(Exception):
 
 
 def lost_device(before: Iterable[Device], now: Sequence[Device]) -> str:
-    """Return the first accelerator that torch can use in `before` and not in `now`, and why; empty if there is none."""
+    """Return the first accelerator that was usable `before` and is not `now`, and why; empty if there is none."""
     for device in before:
         same = [other for other in now if (other.device_hash or other.device) == (device.device_hash or device.device)]
         problem = same[0].problem if same else "torch does not list it any more"
@@ -25,7 +25,7 @@ def lost_device(before: Iterable[Device], now: Sequence[Device]) -> str:
 
 
 def choose_devices(option: str, devices: Sequence[Device]) -> list[Device]:
-    """Return the devices that `--device` names; raises UserError with the list of devices if one is missing."""
+    """Return the devices that `--device` names; raises UserError if one is missing or unusable."""
     accelerators = [device for device in devices if device.kind != "cpu"]
     usable = [device for device in accelerators if not device.problem]
     if option in {"auto", "all"}:
@@ -77,5 +77,5 @@ def check_processes(options: Options, chosen: Sequence[Device], devices: Sequenc
         same_kind = [other for other in devices if other.kind == device.kind]
         available = len([other for other in same_kind if not other.problem]) - same_kind.index(device)
         if device.kind != "cpu" and most > available:
-            count = f"from {device.device} on there are {available}; give fewer, or only their first device as --device"
+            count = f"from {device.device} on there are {available}; give fewer, or only the first device as --device"
             raise UserError(f"--processes {most}: each needs one device, and {count}")

@@ -14,7 +14,7 @@ COMPARES_MODELS = frozenset({"ladder", "ablation", "batch", "scaling"})
 def models_that_may_stop(cases: Sequence[Case]) -> list[list[Case]]:
     """Return the cases of each model that has several precisions, as one list per model.
 
-    Empty if the run also compares devices or numbers of processes. Cases of COMPARES_MODELS are left out.
+    Empty if the run also compares devices or numbers of processes. Omits refused cases and those of COMPARES_MODELS.
     """
     if len({(case.device, case.processes) for case in cases}) > 1:
         return []

@@ -41,7 +41,7 @@ class Forecast:
         self._seconds: dict[str, list[float]] = {}
         """Seconds of finished trials: of a case, of a model, and of all trials (empty key)."""
         self.end: float | None = None
-        """When the planned trials end, as printed last, on time.monotonic's clock; None if nothing was printed."""
+        """Printed end of the planned trials, on time.monotonic's clock; None at first in full runs and with --until."""
 
     def lines(self, left: Sequence[Trial], searches: int, now: datetime) -> list[str]:
         """Return the lines before a run: number of trials `left`, their data and time, and cases that cannot run.
@@ -70,7 +70,7 @@ class Forecast:
             # 0.7 to 20 times as long as fp32.
             on_cpu = [case for case in running if case.device == "cpu"]
             slow = any(options.mode == "sampled" or case.precision.startswith("fp16") for case in on_cpu)
-            hours = "Large models, and any in fp16, may take hours on a CPU. A forecast follows the first trial."
+            hours = "Large models, and all models in fp16, may take hours on a CPU. A forecast follows the first trial."
             note = hours if slow else "Slow models may take longer."
             count += f", {'at least' if slow else 'about'} {duration(round(least))}"
             count += f" to {duration(round(most))}" * (most > least and bool(options.budget_seconds or not slow))
@@ -82,14 +82,14 @@ class Forecast:
         return lines
 
     def add(self, case: Case, seconds: float) -> None:
-        """Note how long a trial of the case took."""
+        """Note how many seconds a trial of the case took."""
         for key in _keys(case):
             self._seconds.setdefault(key, []).append(seconds)
 
     def news(self, waiting: Sequence[Case], searches: int, now: datetime) -> str:
-        """Return how long the `waiting` trials and searches take; empty if the last printed time is right within 30%.
+        """Return a forecast of `waiting` trials and searches in words; empty if the printed one is right within 30%.
 
-        Call `add` first.
+        Also empty if less than LEAST_SECONDS are left. Call `add` first.
         """
         seconds = [next(self._seconds[key] for key in _keys(case) if key in self._seconds) for case in waiting]
         left = searches * self._search_seconds + sum(map(fmean, seconds))
@@ -116,7 +116,7 @@ def _keys(case: Case) -> tuple[str, str, str]:
 
 
 def data_of(cases: Iterable[Case]) -> str:
-    """Return the names of the cases' data, each as real, generated or your own; empty if they read none."""
+    """Return the names of the cases' data, each marked as real, generated or your own; empty if they read none."""
     official = {*datasets.DATASETS, *datasets.TREES}
     parts = []
     for name in dict.fromkeys(case.data for case in cases if case.data):

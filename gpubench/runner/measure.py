@@ -1,4 +1,4 @@
-"""Runs one trial in a new child process, or in a group of them, and returns its measurement."""
+"""Runs one trial in a child process, which may start several (--processes), and returns its measurement."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from gpubench.runner.session import Session
 from gpubench.suite.trial import Case, Fault, Measurement, Status, Trial, measurement_from_json
 
 COLLECTIVE_SECONDS = 300.0
-"""Longest wait of a process for the others in a collective operation, in seconds; at most a quarter of the limit."""
+"""Longest wait of a process for the others in a collective operation, in seconds; at most 1/4 of the time limit."""
 
 
 class Measure:
@@ -87,7 +87,7 @@ class Measure:
 
 
 def checkpoint_folder(session: Session, case: Case) -> str:
-    """Return the folder of the case's checkpoints: beside the CSV file, one for each device and software."""
+    """Return the folder of the case's checkpoints, beside the CSV file; its name has a hash of `case_terms`."""
     terms = case_terms(case, session.devices[case.device], session.card_state(case.device), session.environment)
     digest = hashlib.sha256(json.dumps(terms, sort_keys=True, default=str).encode()).hexdigest()[:8]
     return f"{session.path.absolute()}.{digest}.checkpoints"

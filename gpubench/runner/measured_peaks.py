@@ -1,4 +1,4 @@
-"""Warms the devices of a run and measures their highest rates, which are stored in the user's cache."""
+"""Warms the devices of a run and measures their highest rates, which are stored in the user's cache (peaks.json)."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from gpubench.suite.precisions import multiplied_in
 from gpubench.suite.trial import Case
 
 SOAK_SECONDS = 30.0
-"""A cold accelerator has a higher clock than a warm one."""
+"""How long an accelerator is warmed before its first trial: a cold one has a higher clock."""
 SOAK_AFTER_SEARCH_SECONDS = 10.0
 """Shorter, because the batch search has warmed the device already."""
 CPU_SOAK_SECONDS = 2.0
@@ -175,7 +175,7 @@ class WarmUp:
             seconds = CPU_SOAK_SECONDS  # an accelerator is warm from the soak
             self._peaks[key] = measure(device, torch, precision, threads, seconds, self._say, self._run_child)
         except UserError as error:
-            self._say(f"{error}; rows will lack it")
+            self._say(f"{error}; rows will have no peak")
 
 
 def _peak_key(case: Case) -> tuple[str, str, int]:

@@ -1,4 +1,4 @@
-"""Runs on several machines: node 0 leads and writes the rows, and the others run its tasks in a loop."""
+"""Runs a benchmark on several machines (--nodes): node 0 leads and writes the rows, the others run its tasks."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ from gpubench.runner.signals import INTERRUPTED
 from gpubench.suite.trial import Measurement, trial_from_json
 
 MEET_SECONDS = 300.0
-"""How long a machine waits for the others to start the same command."""
+"""How long a machine waits for the others to start the same command, without --time-limit."""
 PATIENCE_SECONDS = 60.0
 """If the child that connects to the others sends nothing for this long, the connection is lost."""
 SECRET = "GPUBENCH_SECRET"
@@ -57,7 +57,7 @@ class Nodes:
     """A context manager that connects this machine to the others of its run, all with the same command.
 
     The machine with the address HOST of `rendezvous` (`HOST:PORT`) is node 0. `terms` have to be equal on all machines.
-    `limit_seconds` is the longest wait for the others; None: MEET_SECONDS.
+    `limit_seconds` is the longest wait for the others; None: MEET_SECONDS. Raises UserError.
     """
 
     def __init__(self, nodes: int, rendezvous: str, terms: Mapping[str, Any], limit_seconds: float | None) -> None:
@@ -177,7 +177,7 @@ def run_as_one_of(
 
 
 def follow(nodes: Nodes, session: Session, say: Say, run_child: RunChild) -> int:
-    """Run this machine's part of node 0's tasks; returns the exit code of node 0."""
+    """Run this machine's part of node 0's tasks; returns node 0's exit code, 4 if it is lost, 130 if stopped here."""
     say(nodes.trouble or f"node {nodes.node}: following {nodes.host}")
     try:
         for number, task in nodes.tasks():

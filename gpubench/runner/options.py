@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Literal
 
 SAMPLED_REPEATS = 6
-"""Fewest trials per side with which the Mann-Whitney test can decide after Holm's correction (docs/method.md)."""
+"""Fewest trials per side with which the Mann-Whitney test can decide a table of up to 23 ratios (docs/method.md)."""
 SAMPLED_LIMIT_SECONDS = 1800.0
-"""Default time limit of a sampled trial."""
+"""Default time limit of a trial, in seconds; full runs have none."""
 RANKED_SUITE, RANKED_MODELS = "reference", ("resnet50",)
-"""Suite and models whose rate ranks a card among published cards: others publish this rate."""
+"""Suite and models whose rate ranks a card: others have published this rate of many cards."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Options:
     memory_limit_bytes: int | None = None
     time_limit_seconds: float | None = None
     until: float | None = None
-    """Add rounds until the half width of each case's interval is this share of its median."""
+    """Add rounds until the half width of each case's interval is at most this share of its median."""
     budget_seconds: float | None = None
-    """With `until`: start no round that would end later than this."""
+    """With `until`: start no round with which the trials would take longer than this."""
     seed: int = 42
     session: str = ""
-    """Session of the rows, the same for runs that alternate; a new one if empty."""
+    """Session of the rows, the same for runs that alternate. If empty, that of the resumed run, or a new one."""
     settings: Mapping[str, str] = field(default_factory=dict)
     tensorboard: Path | None = None
     """Folder for TensorBoard events."""
@@ -50,13 +50,13 @@ class Options:
     soak: bool = True
     """Warm accelerators before the first trial."""
     peaks: bool = True
-    """Measure peaks that are not stored yet."""
+    """Measure the highest rates of each device, unless an earlier run has stored them."""
 
     @property
     def stops_early(self) -> bool:
         """Whether the run leaves out models whose ratios are decided early.
 
-        Not if the user gave the number of rounds, nor if runs alternate (--session): these need equally many trials.
+        Only sampled runs do, without --repeats and --until. Runs that alternate (--session) need equally many trials.
         """
         return self.mode == "sampled" and self.repeats is None and self.until is None and not self.session
 

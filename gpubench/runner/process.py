@@ -27,7 +27,7 @@ WAKE_SECONDS = 0.2
 CLOSE_SECONDS = 0.05
 """Longest wait for a child that is about to end, before it is killed."""
 PAUSE_SECONDS = 0.01
-"""Pause after each read, so that the next one reads more at once."""
+"""Pause between reads, so that the next one reads more at once."""
 IMPORT_SECONDS = 120.0
 """Time limit for importing a suite."""
 MOST_READ = 1 << 20
@@ -112,11 +112,11 @@ def run_child(
 
     The child answers on a separate socket, so `on_output` gets only what the suite prints, line by line. If this
     process dies, the child ends itself. `task` is sent with `scratch`: the path of a temporary folder that exists as
-    long as the child, or an empty text if the task needs one process. `on_wake` is called with the child's process id a
-    few times a second; its result is sent to the child. `start` starts the child, by default as a new process.
+    long as the child, or an empty text if the task needs only one process. `on_wake` is called with the child's process
+    id a few times a second; its result is sent to the child. `start` starts the child, by default as a new process.
     """
     began = time.monotonic()
-    # Only several processes write logs. Other tasks get no folder, so a kill leaves none behind.
+    # Only trials of several processes write logs. Other tasks get no folder, so a kill leaves none behind.
     has_logs = "trial" in task and task["trial"]["case"]["processes"] > 1
     with temporary_folder() if has_logs else contextlib.nullcontext("") as folder:
         started = start() if start else start_fresh()
@@ -168,7 +168,7 @@ def start_fresh(output: int = subprocess.PIPE) -> Started:
 
 
 class ServingChild:
-    """A child that sends a message and then answers questions, until it is closed. It prints nothing."""
+    """A child that sends a message and then answers questions, until it is closed. Its output is discarded."""
 
     def __init__(self, task: Message) -> None:
         started = start_fresh(subprocess.DEVNULL)
@@ -191,7 +191,7 @@ class ServingChild:
         return self.hear(patience_seconds)
 
     def hear(self, patience_seconds: float | None) -> Any:
-        """Return the child's next message, or None as in `ask`."""
+        """Return the child's next message, or None if there is none in time or the child has ended."""
         with contextlib.suppress(OSError):
             self._socket.settimeout(patience_seconds)
             return json.loads(self._messages.readline() or "null")
@@ -314,7 +314,7 @@ class _Watch:
             self._show(line)
 
     def _show(self, line: bytearray) -> None:
-        """Keep a line of output for the end, and show it unless there were too many before."""
+        """Keep a line of output for `tail`, and show it unless MOST_SHOWN characters were shown before."""
         text = line.decode(errors="replace").rstrip()
         self.tail.append(text[:300])
         was_shown, self._shown = self._shown <= MOST_SHOWN, self._shown + len(text) + 1

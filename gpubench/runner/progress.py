@@ -18,7 +18,7 @@ REST_OF_LINE = 52
 
 
 class TrialProgress:
-    """A context manager that shows a run on stderr: a bar and lines; only lines without a terminal."""
+    """Shows a run on stderr, as a context manager: a bar and lines. Without a terminal there are only lines."""
 
     def __init__(self) -> None:
         self.total = 0

@@ -74,7 +74,7 @@ def _is_figure(value: object) -> bool:
 
 
 def _left_out(quality: Mapping[str, object]) -> Iterator[str]:
-    """Yield a reason for each quality of the suite that is not in the row."""
+    """Yield a reason for each quality of the suite that has no column or is no finite number."""
     for name, value in quality.items():
         if name not in QUALITIES:
             yield f"{name}: no such column; qualities are {', '.join(QUALITIES)}"

@@ -22,7 +22,7 @@ from gpubench.welch import LOOKS
 
 
 def round_of(cases: Sequence[Case], index: int, seed: int) -> list[Trial]:
-    """Return the trials of a round: every case once, in a new random order, so that drift affects all equally.
+    """Return the trials of a round: every case that can run, in a new random order: drift affects all alike.
 
     The first round has the models in the suite's order, so that the first ratio comes soon. Trials of one round share a
     seed: they see the data in the same order.
@@ -73,9 +73,9 @@ class Rounds:
         self.statuses: list[str] = []
         """Statuses of the finished trials of this run."""
         self._counted: list[str] = []
-        """`statuses` without the cases that were refused before this run."""
+        """`statuses` without those of cases that were refused before the first trial."""
         self.planned_cases: list[Case] = []
-        """Cases that can run, from the trials that were planned when the running round began."""
+        """Cases that can run, of all planned rounds or, after these, of the running round of --until."""
 
     def outlook(self) -> list[str]:
         """Return the lines before a run: which trials are done, how many are left, and how long they take."""
@@ -102,7 +102,7 @@ class Rounds:
                     self._pass_first()
 
     def finished(self, trial: Trial, row: Row) -> None:
-        """Note that the trial has its row."""
+        """Count the trial as done; print its line, first ratios, and a new forecast if the last one was wrong."""
         counted = not self._waiting[0].case.refusal
         seconds = self._progress.finish(trial, row, counted=counted)
         self.statuses.append(row.status)
@@ -127,7 +127,7 @@ class Rounds:
     def unfinished(self) -> list[Trial]:
         """Return the trials that are not finished, with the batches that were found, for a later run.
 
-        Not those after the next look at the ratios: if it drops them, their rows would stay unfinished.
+        Leaves out trials after the next of LOOKS: if the run drops these, their rows would stay unfinished.
         """
         trials = self._with_batches(self._waiting)
         look = next((look for look in LOOKS if trials and look > trials[0].index), None)
@@ -161,7 +161,7 @@ class Rounds:
             self._progress.say(f"decided after {rest[0].index} rounds: {models}; {len(left_out)} trials fewer")
 
     def _undecided(self, trials: list[Trial]) -> list[Trial]:
-        """Return the trials; before a round of LOOKS, without the cases whose ratios are decided."""
+        """Return the trials; if a number of rounds in LOOKS is done, without the cases whose ratios are decided."""
         if not self._options.stops_early or not trials or trials[0].index not in LOOKS:
             return trials
         decided = decided_early(self._cases_so_far(), self._seconds)
@@ -190,7 +190,7 @@ class Rounds:
 
 
 def _count_runnable(trials: Sequence[Trial]) -> int:
-    """Return the number of trials that are not known to be impossible."""
+    """Return the number of trials whose cases are not refused."""
     return sum(not trial.case.refusal for trial in trials)
 
 

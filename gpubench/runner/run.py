@@ -1,4 +1,4 @@
-"""Runs a benchmark: from options to a session, then trial after trial, each with its row. `cli/run.py` calls it."""
+"""Runs a benchmark: prints caveats (busy CPU, no GPU, quick), runs the trials, writes rows. `cli/run.py` calls it."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -33,15 +33,15 @@ from gpubench.welch import FEWEST_TRIALS
 print_line: Say = partial(printed.say, err=True)
 SOME_FAILED = 4
 FAILURES = 2
-"""A run checks its devices after so many trials or searches in a row that failed or timed out."""
+"""A run checks its devices after this many consecutive trials or searches that failed or timed out."""
 LOST = frozenset({"failed", "timed_out"})
 """Statuses of trials whose device may be lost."""
 
 
 def run(options: Options, say: Say = print_line, run_child: RunChild | None = None) -> RunSummary:
-    """Run all trials of `options` and append a row for each; returns a summary.
+    """Run all trials of `options` and append a row for each; returns a summary. Raises UserError.
 
-    Only child processes use a device. `run_child` starts one per call: by default a fork for a card (see Templates).
+    Only child processes use a device. `run_child` runs a task in such a process, by default Templates.
     """
     with Interrupts() as interrupts, Templates(options.time_limit_seconds) as templates:
         run_child = run_child or templates
@@ -78,7 +78,7 @@ def show(session: Session, say: Say, run_child: RunChild, interrupts: Interrupts
 def lead(session: Session, say: Say, run_child: RunChild, interrupts: Interrupts) -> RunSummary:
     """Open the CSV file, resume an earlier run, and run the trials; returns a summary.
 
-    The file is locked until the run ends. Raises Rescued if the file was removed or the disk is full.
+    The file is locked until the run ends. Raises UserError if the file cannot be used, and Rescued if the disk is full.
     """
     with RowsFile(session.path) as file:
         for line in [*file.notes, *subject_of(session)]:
@@ -105,7 +105,7 @@ def check_host(session: Session, say: Say) -> Session:
     kinds = {device.kind for device in session.devices.values()}
     load = host.cpu_load(session.environment.cpu_count) if "cpu" in kinds else None
     environment = replace(session.environment, host_reference_seconds=host.reference_seconds())
-    # The load average would be wrong: it includes a run that has just ended.
+    # Not from the load average, which would include a run that has just ended.
     slowdown = load.slowdown() if load else 1.0
     if load and (others := load.others()) > host.SHARED_CPU:
         say(f"The CPU is {others:.0%} busy: results will be slow and noisy.")
@@ -132,7 +132,7 @@ def caveat_of(session: Session) -> list[str]:
     options = session.options
     if options.mode == "quick":
         unranked = " CPUs are not ranked." * (options.rank and set(session.devices) == {"cpu"})
-        return [f"Quick mode: at least 3 steps and 0.5 s per case, so times are rough.{unranked}"]
+        return [f"Quick mode: at least 3 steps and 0.5 s per case (fewer if slow): times are rough.{unranked}"]
     if len(session.cases) > 1 and options.rounds < SAMPLED_REPEATS:
         verdicts = "no verdict" if options.rounds < FEWEST_TRIALS else "a verdict only on large ratios"
         return [f"{options.rounds} trial(s) per case: {verdicts}. --repeats {SAMPLED_REPEATS} decides more."]
@@ -152,10 +152,10 @@ class TrialRunner:
         self._written: set[str] = set()
         """Sessions of the written rows."""
         self._failures = 0
-        """Trials in a row that failed or timed out."""
+        """Number of consecutive trials that failed or timed out."""
 
     def run_all(self, file: RowsFile, say: Say) -> RunSummary:
-        """Run every trial. Ctrl-C keeps the rows of finished trials and writes the others as interrupted."""
+        """Run every trial. A signal or a lost device or machine ends it early, and the same command resumes it."""
         try:
             with self._progress:
                 for trial in self.rounds:
@@ -184,7 +184,7 @@ class TrialRunner:
             self._check_devices(row.status)
 
     def _check_devices(self, status: str) -> None:
-        """Raise DeviceLost if FAILURES trials failed in a row and a device is lost; `status` is the last trial's."""
+        """Raise DeviceLost if the last FAILURES trials failed and a device is lost; `status` is the last trial's."""
         self._failures = self._failures + 1 if status in LOST else 0
         devices = self._session.devices.values()
         if self._failures < FAILURES or all(device.kind == "cpu" for device in devices):
@@ -198,7 +198,7 @@ class TrialRunner:
             raise DeviceLost(lost)
 
     def _stopped(self, stop: BaseException, file: RowsFile, say: Say) -> RunSummary:
-        """Write a row for each trial that did not run, and print how to resume."""
+        """Write a row for each trial that `Rounds.unfinished` returns, and print how to resume."""
         self._interrupts.ignore()
         path, lost = self._session.path, not isinstance(stop, KeyboardInterrupt)
         rest = self.rounds.unfinished()

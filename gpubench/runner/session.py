@@ -1,4 +1,4 @@
-"""Turns options into a session: everything that is fixed before the first trial."""
+"""Turns options into a session: devices, cases and the name of the CSV file. Prints the plan of --dry-run."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ class Session:
     """Factor by which other programs slowed down work on all CPUs, just before the first trial."""
 
     def card_state(self, device: str) -> CardState:
-        """Return the current settings of the card."""
+        """Return the current settings of a device's card."""
         return state_of(self.devices[device], self.cards[device])
 
 
@@ -57,7 +57,7 @@ class RunSummary:
     exit_code: int
     """0 if every trial is ok or unsupported, 130 if the run was stopped, 4 otherwise."""
     path: Path | None = None
-    """The CSV file of its rows; None if this process wrote none."""
+    """The CSV file of its rows; None if this process did not open it (--dry-run, nodes other than node 0)."""
     sessions: frozenset[str] = frozenset()
     """Sessions of the written rows; empty if the run wrote none or was stopped."""
 
@@ -71,7 +71,7 @@ def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.Tor
     devices = choose_devices(options.device, all_devices)
     check_processes(options, devices, all_devices, env.cpu_count())
     for device in devices:
-        choose_precisions(options.precision, device)  # an unknown name is an error even if each model sets its own
+        choose_precisions(options.precision, device)  # refuses unknown names even if each model sets a precision
     cards = readers(devices)
     devices = [with_free_memory(device, cards[device.device]) for device in devices]
     path = _out_file(options, loaded, devices)

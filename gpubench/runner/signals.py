@@ -11,7 +11,7 @@ STOPPED = "the run was stopped before this trial ended"
 
 
 class Interrupts:
-    """Turns each signal into a KeyboardInterrupt, and stores the reason.
+    """A context manager that turns each of SIGNALS into a KeyboardInterrupt, and stores the reason.
 
     Python ignores an exception that a signal raises inside a finalizer, so `check` raises one between trials.
     """
@@ -36,7 +36,7 @@ class Interrupts:
 
     def __exit__(self, *error: object) -> None:
         for number, before in self._before.items():
-            # A stopped run is about to end; a second Ctrl-C must not end it by a traceback.
+            # A stopped run is about to end; a second Ctrl-C must not print a traceback.
             signal.signal(number, signal.SIG_IGN if self.reason else before)
 
     def ignore(self) -> None:

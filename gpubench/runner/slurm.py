@@ -1,4 +1,4 @@
-"""Runs as a Slurm job, through submitit: submits the job and follows it.
+"""Runs a benchmark as a Slurm job (--slurm), through submitit: submits the job and follows it.
 
 The job's first node leads as with --nodes and writes the rows, so it does not matter whether anybody follows the job.
 """
@@ -30,7 +30,7 @@ CPU_OPTIONS = {"cpus_per_task", "cpus_per_gpu", "exclusive"}
 
 
 def parse_slurm(text: str) -> dict[str, Any]:
-    """Return `partition=gpu,nodes=4,time=60` as a mapping that always has `nodes`; raises UserError."""
+    """Return options such as `partition=gpu,time=60` as a mapping that always has `nodes`; raises UserError."""
     job_options: dict[str, Any] = {"nodes": 1}
     for part in text.split(","):
         name, equals, value = (word.strip() for word in part.partition("="))
@@ -47,7 +47,7 @@ def parse_slurm(text: str) -> dict[str, Any]:
 def run_on_slurm(job_options: Mapping[str, Any], arguments: Sequence[str], out: Path) -> int:
     """Submit the run of these arguments, or follow it if it runs already; returns the exit code.
 
-    The arguments are those of `gpubench run`, without --slurm and --out. All nodes can write the CSV file `out`.
+    The arguments are those of `gpubench run`, without --slurm and --out. All nodes must be able to write the CSV `out`.
     """
     out = out.resolve()
     if out.suffix != ".csv":
@@ -124,7 +124,7 @@ ENDED = {
     *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"),
     *("PREEMPTED", "BOOT_FAIL", "DEADLINE", "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL", "UNKNOWN"),
 }
-"""Slurm's final states of a job, and `UNKNOWN` if Slurm has none."""
+"""Slurm's final states of a job, and `UNKNOWN` for a job that Slurm does not know."""
 
 
 def follow(job: str, out: Path) -> str:
@@ -142,7 +142,7 @@ def follow(job: str, out: Path) -> str:
 
 
 def _state(job: str) -> str:
-    """Return the job's state as Slurm names it, `UNKNOWN` if Slurm has none, empty if Slurm does not answer."""
+    """Return the job's state as Slurm names it, `UNKNOWN` if it does not know the job, empty if it does not answer."""
     done = subprocess.run(["scontrol", "show", "job", job], capture_output=True, text=True, check=False)
     if match := re.search(r"\bJobState=(\w+)", done.stdout):
         return match[1]

@@ -15,7 +15,7 @@ from gpubench.suite.trial import FORK_REPORT
 REPORT_SECONDS = 20.0
 """Longest wait for a report, in seconds."""
 END_SECONDS = 1.0
-"""Longest time from the end of a template's socket to its own end, in seconds."""
+"""Longest time between the ends of a template's socket and of the template, in seconds."""
 NOT_FORKED: tuple[str, ...] = ("cpu",)
 """Devices whose trials run in new processes: a CPU's tensors are in the heap, and a fork inherits the heap.
 
@@ -35,9 +35,9 @@ class Templates:
     Forks of one template share its hash seed and its layout of memory. So each round has a new template: the trials of
     a case are as independent as new processes.
 
-    A task runs in a new process instead if its device is in NOT_FORKED, if it needs several processes, or if a fork
-    would behave differently: the import of the suite fails, opens a device or starts threads. The time limit of a trial
-    limits an import too.
+    A task runs in a new process outside Linux, if its device is in NOT_FORKED, if it needs several processes, or if a
+    fork would behave differently: the import of the suite fails, opens a device or starts threads. The time limit of a
+    trial limits an import too.
     """
 
     def __init__(self, limit_seconds: float | None = None) -> None:

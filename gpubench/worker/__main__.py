@@ -23,7 +23,7 @@ from gpubench.worker.run_trial import Message, Send, measure, sender
 def main() -> None:
     """Read the task from a socket, run it, and send the result.
 
-    Arguments: the socket's file descriptor, and the descriptor of a pipe that closes when the parent ends.
+    Arguments of the command: the socket's file descriptor, and that of a pipe that closes when the parent ends.
     """
     faulthandler.enable()
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would print lines that mean nothing here
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def _begin(descriptor: int, lifeline: int) -> tuple[socket.socket, Any, Message]:
-    """Connect to the parent; return the socket, a file to read from it, and the task."""
+    """Connect to the parent; return the socket, a file that reads from the socket, and the task."""
     _signal_when_parent_dies(signal.SIGKILL)
     channel = socket.socket(fileno=descriptor)
     channel.set_inheritable(False)
@@ -68,7 +68,7 @@ def _die_with_parent(channel: socket.socket, lifeline: int) -> None:
     """End this process group when the parent ends, even by SIGKILL.
 
     A separate process, forked before there are threads, waits for the parent's end. It works even if a C call
-    hangs here, and also ends processes of the suite, such as loaders.
+    hangs here, and also ends processes that the suite started, such as loaders.
     """
     if os.fork() == 0:
         _signal_when_parent_dies(signal.SIGCONT)  # so that it continues if it was stopped with the others
@@ -86,7 +86,7 @@ def _signal_when_parent_dies(number: int) -> None:
 
 
 def _listen(requests: Any, settled: threading.Event) -> None:
-    """Set `settled` while the parent, which reads the card, reports constant clock and temperature."""
+    """Set `settled` while the parent, which reads the card's sensors, reports that the card has settled."""
     for line in requests:
         if json.loads(line).get("settled"):
             settled.set()
@@ -114,7 +114,7 @@ def answer_to(task: Message, send: Send, settled: Callable[[], bool] = lambda: F
 
 
 def _answer(task: Message) -> Message:
-    """Run a task whose result may be an error."""
+    """Run a task other than a trial or a soak, and return its result; may raise any error."""
     if task["task"] == "import":
         find_all(task["suites"])
         return {}

@@ -37,7 +37,7 @@ def failed(reason: str, error: str = "") -> Measurement:
 
 
 def together(results: Sequence[Measurement]) -> Measurement:
-    """Return rank 0's result with the largest memory and error and the sum of retries, if all ranks have finished."""
+    """Return rank 0's result with the largest memory and precision error and the sum of retries of all ranks."""
     memory = [result.peak_memory_bytes for result in results if result.peak_memory_bytes is not None]
     errors = [result.precision_error for result in results if result.precision_error is not None]
     return replace(

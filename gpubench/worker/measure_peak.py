@@ -1,4 +1,4 @@
-"""Measures peak rates of a device in one precision: matrix products, copies, calls. Runs in a child process."""
+"""Measures peak rates of a device in one precision: FLOP/s of matrix products, bytes/s of copies, seconds per call."""
 
 import time
 from collections.abc import Callable
@@ -25,9 +25,9 @@ REPEAT_SECONDS = 0.05
 SUSTAINED_SECONDS = 2.0
 """At the end an accelerator multiplies the best size for so many seconds: this is its rate under its power limit."""
 CPU_COPY_BYTES, ACCELERATOR_COPY_BYTES = 2**28, 2**30
-"""Several times the caches: an accelerator's L2 is 126 MB at most. For more L3, a CPU copies more."""
+"""Larger than the caches: an accelerator's L2 has 126 MB at most. On a CPU with a larger L3, as large as that."""
 COPY_SHARE = 0.25
-"""Largest share of the free memory for one of the two copies."""
+"""Largest share of the free memory for each of the two tensors of a copy."""
 LEAST_SIDES = 3
 """Number of first sides with the higher limit TOO_LONG_SECONDS: another program may slow one of them down."""
 TOO_LONG_SECONDS = 0.5
@@ -36,14 +36,14 @@ TINY_LAYERS, TINY_WIDTH = 24, 8
 
 
 def measure_rates(name: str, precision: str, threads: int, soak_seconds: float) -> dict[str, float]:
-    """Return peak rates of device `name` in `precision`, on fresh random data, medians over repeats.
+    """Return peak rates of device `name` in `precision`, with random data: medians over repeats.
 
-    The result has `flops_per_second` of the fastest matrix product (sustained, on an accelerator) and its `side`,
-    `bytes_per_second` of a copy (read and written), and `op_seconds` per call of a training step with almost nothing
-    to compute.
+    The result has `flops_per_second` of the fastest matrix product (an accelerator's mean over SUSTAINED_SECONDS) and
+    its `side`, `bytes_per_second` of a copy (read and written), and `op_seconds` per call of a training step with
+    almost nothing to compute.
 
-    The method is that of S. Bekman's mamf-finder (ml-engineering): several sizes, and new data for each repeat,
-    because constant data draw less power and run faster.
+    Products are measured as in S. Bekman's mamf-finder (ml-engineering): several sizes, and new random data for each
+    repeat, because constant data draw less power and run faster.
     """
     if threads:
         torch.set_num_threads(threads)
@@ -102,7 +102,7 @@ def _copy_rate(device: torch.device) -> float:
 
 
 def copy_bytes(device: torch.device) -> int:
-    """Return the bytes of the tensor to copy: fewer with little free memory, more on a CPU with more L3."""
+    """Return the bytes of the tensor to copy: fewer with little free memory, more on a CPU with a large L3."""
     if device.type == "cuda":
         torch.cuda.empty_cache()  # frees the memory of the products
         with suppress(RuntimeError):  # it may fail on integrated cards

@@ -1,4 +1,4 @@
-"""Runs a trial whose training takes several processes (ranks), and combines their answers into one.
+"""Runs a trial of several processes (ranks, --processes), and combines their answers into one.
 
 torch starts the processes of a machine and ends them together. Called by `__main__.py`.
 """
@@ -38,14 +38,14 @@ END_SECONDS = 5
 def run(task: Message, channel: socket.socket) -> Message:
     """Run this machine's share of the processes of the trial in `task`; return the answer of all of them.
 
-    Every process gets `channel`: the first one reports its laps to the parent, and all end with the parent.
+    Every process gets `channel`, by which the machine's first one reports its laps. All end if the parent ends.
     """
     case = trial_from_json(task["trial"]).case
     place, server = _place(task)
-    # Without an interface Gloo looks up the machine's name, which may give another address or none.
+    # If no interface is set, Gloo looks up the machine's name, which may give another address or none.
     interface = interface_of("127.0.0.1" if case.nodes == 1 else place.address)
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if interface else ():
-        # Processes of one machine listen on the loopback interface alone.
+        # On a single machine, processes listen only on the loopback interface.
         os.environ[name] = interface if case.nodes == 1 else os.environ.get(name, interface)
     # torch would log how a process ended. The row has this already, with the process named.
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
@@ -70,7 +70,7 @@ def _run_processes(
     torch's own rendezvous is not used: it unpickles what it reads from the store.
     """
     first = place.node * count
-    # As torch's elastic agent sets it: a process that waited in vain for NCCL ends.
+    # Set as torch's elastic agent sets it: a process that waited in vain for NCCL ends.
     environment = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")}
     with tempfile.TemporaryDirectory(dir=task["scratch"]) as logs:
         processes = start_processes(
@@ -134,7 +134,7 @@ def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]
     reports = {key: report for key, report in _read(store, others).items() if report["measurement"]["reason"]}
     for key, answer in {**answers, **reports}.items():
         measurement = measurement_from_json(answer["measurement"])
-        if measurement.fault == "crashed":  # a machine's report: its last output may show that it lost another
+        if measurement.fault == "crashed":  # a machine's report: its last output may show that it lost another machine
             measurement = replace(measurement, fault=fault_of(measurement.reason) or "crashed")
         if measurement.status not in TRAINED:
             failures.append(Failure(answer["at"], {**names, **others}[key], measurement))

@@ -1,7 +1,7 @@
 """Forwards connections from other machines to the store on node 0's loopback address, after checking a secret.
 
-Other machines can reach only its port and those of Gloo and NCCL. Every machine runs it, in the child process of
-`nodes.Nodes`. Both ends prove that they know the secret before a byte is forwarded. It does not interpret these bytes.
+Other machines can reach only the relay's port and those of Gloo and NCCL. Every machine runs a relay, in the child
+process of `nodes.Nodes`. Both ends prove that they know the secret (GPUBENCH_SECRET) before a byte is forwarded.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class SecretError(Exception):
 
 
 def forward_clients(listener: socket.socket, port: int, secret: bytes) -> None:
-    """Forward the clients of `listener` that prove the secret to `port` of this machine, in a thread."""
+    """Forward to `port` of this machine, in a thread, the clients of `listener` that know the secret."""
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Stream:
         await asyncio.wait_for(_check_client(reader, writer, secret), HANDSHAKE_SECONDS)
@@ -126,5 +126,5 @@ async def _connect(host: str, port: int, secret: bytes) -> Stream:
 
 
 def _proof(secret: bytes, side: bytes, server_nonce: bytes, client_nonce: bytes) -> bytes:
-    """Return a proof of knowing the secret. A client's and a server's proof differ, so that none can be sent back."""
+    """Return a proof of knowing the secret. Client and server have different ones: neither can be sent back."""
     return hmac.digest(secret, side + server_nonce + client_nonce, hashlib.sha256)

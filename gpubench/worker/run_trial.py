@@ -107,7 +107,7 @@ def _run_suite(trial: Trial, new_clock: Callable[..., Clock], join: Join, span: 
     ignore_known_warnings()  # before the import of torch, which reads the environment
     path = Path(trial.case.suite_path)
     loaded = imported.get(trial.case.suite_path) or files.load(path)
-    # In a fork, both the imported code and the files that the trial may still import must be the run's.
+    # In a fork, both the imported code and the files that the trial may still import must be unchanged since the start.
     if {loaded.digest, timed_code.digest_of(files.sources(path))} != {trial.case.suite_digest}:
         raise RuntimeError(f"{path} or gpubench's timed code was edited while the run went on; start again")
     random.seed(trial.seed)
@@ -125,9 +125,9 @@ def _run_suite(trial: Trial, new_clock: Callable[..., Clock], join: Join, span: 
 
 
 def ignore_known_warnings() -> None:
-    """Ignore what fastai 2.8 prints at its import and torch when it compiles: the user can do nothing about it.
+    """Ignore warnings of fastai 2.8 at its import and of torch.compile: the user can do nothing about them.
 
-    torch.compile lists the candidates of max-autotune. It warns of calls in its own code, and of fp32 without TF32.
+    torch.compile also lists candidates of max-autotune. It warns of calls in its own code, and of fp32 without TF32.
     """
     os.environ.setdefault("TORCHINDUCTOR_AUTOTUNE_NUM_CHOICES_DISPLAYED", "0")
     os.environ.setdefault("TORCHINDUCTOR_MAX_AUTOTUNE_REPORT_CHOICES_STATS", "0")
@@ -162,7 +162,7 @@ def judged(measurement: Measurement, suite: Suite, trial: Trial) -> Measurement:
 
 
 def _open(trial: Trial) -> tuple["torch.device", Mapping[str, str], "dict[str, float] | None"]:
-    """Open the device and set its precision; return the device, torch's flags, and the errors of the probe, if any."""
+    """Open the device and set the precision; return the device, torch's flags, and the errors of `precision.probe`."""
     case = trial.case
     if case.device == "cpu" and case.params["huge_pages"]:
         os.environ[HUGE_PAGES] = "1"  # torch reads it at its first allocation
@@ -268,7 +268,7 @@ def _diverged(measurement: Measurement, why: str) -> Measurement:
 
 
 def _declared_flops(suite: Suite, trial: Trial) -> float | None:
-    """Return the FLOPs per sample that the suite declares; None for other data, whose vocabulary may differ."""
+    """Return the FLOPs per sample that the suite declares; None on the user's own data, whose vocabulary may differ."""
     declared_data = trial.case.data in {"synthetic", "+".join(suite.data)}
     return suite.flops(trial.case.model, trial.case.params) if suite.flops and declared_data else None
 
@@ -280,7 +280,7 @@ KEPT_IF_DIVERGED = (
 
 
 def _failure(error: Exception, trial: Trial) -> Measurement:
-    """Return a failed measurement for an exception, with the line of the suite that raised it."""
+    """Return the measurement for an exception: unsupported, out_of_memory, or failed with the suite's line in it."""
     if isinstance(error, Unsupported):
         return Measurement(status="unsupported", reason=str(error))
     if "torch" in sys.modules:

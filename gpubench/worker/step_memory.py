@@ -63,7 +63,7 @@ def step_memory(trial: Trial, limits_bytes: Sequence[float]) -> list[dict[str, i
     """Return tokens and memory (bytes) of training steps of several sizes: the trial's own step first.
 
     Then come larger batches until one reaches the largest limit. Then come smaller batches and shorter sequences until
-    one fits in the lowest limit. Limits below the memory that is in use between steps do not count.
+    one fits in the lowest limit that is above the memory in use between steps. Raises UserError without `optimizers`.
     """
     suite = files.load(Path(trial.case.suite_path)).suite
     points: list[dict[str, int]] = []

@@ -17,7 +17,7 @@ from gpubench.worker import run_trial
 from gpubench.worker.run_trial import Send
 
 MOST_PRINTED = 1 << 14
-"""Most bytes of an import's output that its forks repeat; a pipe holds so many without a reader."""
+"""Most bytes of an import's output that its forks repeat: a pipe can hold so many before they are read."""
 DEVICE_FILES = ("/dev/nv", "/dev/dxg", "/dev/kfd", "/dev/dri")
 """Beginnings of the device files that a process has open once it has initialised a card's driver (/dev/dxg under WSL).
 CUDA does not work in forks of such a process."""
@@ -66,7 +66,7 @@ def _begin_fork(
     os.close(output)
     os.write(1, printed)
     if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed()  # Python's own generator does it by itself
+        sys.modules["numpy"].random.seed()  # Python seeds its own generator after a fork
     return its_channel, lifeline
 
 

@@ -1,6 +1,6 @@
 """Lists the layers of a suite's network with shapes, weights and FLOPs, and its schedule. Does not train.
 
-Runs one step on torch's meta device, whose tensors have shapes but no data. Called by __main__.py for `gpubench show`.
+Runs forward and backward on torch's meta device, whose tensors have no data. Called by __main__.py for `gpubench show`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +28,7 @@ POOLS = {"max pool": (nn.MaxPool2d, nn.AdaptiveMaxPool2d), "average pool": (nn.A
 
 
 def network_of(trial: Trial) -> Message:
-    """Return the layers and schedule of a trial's model; raises UserError if the suite's blueprint is wrong."""
+    """Return the layers and schedule of a trial's model; raises UserError if the blueprint has no torch module."""
     suite = files.load(Path(trial.case.suite_path)).suite
     assert suite.blueprint is not None  # checked by the parent
     blueprint = suite.blueprint(trial)
@@ -188,7 +188,7 @@ def _again(call: _Call) -> object:
     """Run the forward call again, with copies of its inputs, and return the output."""
 
     def fresh(value: object) -> object:
-        # A copy, because some layers write into their input, which autograd forbids for a leaf.
+        # A copy, because some layers write into their input, which autograd forbids for a leaf tensor.
         if not isinstance(value, torch.Tensor):
             return value
         return value.detach().requires_grad_(value.requires_grad).clone()
@@ -211,7 +211,7 @@ def _shape(value: object, blueprint: Blueprint) -> list[int]:
 
 
 def _kind(module: nn.Module) -> str:
-    """Return a short name of the kind of layer; the class name if it is not one of torch's."""
+    """Return a short name of the kind of layer, or else its class name."""
     if isinstance(module, nn.Conv1d | nn.Conv2d):
         stride = f" /{module.stride[0]}" if module.stride[0] > 1 else ""
         return f"conv {'x'.join(map(str, module.kernel_size))}{stride}"
