@@ -64,7 +64,8 @@ class Meeting:
     def open(self) -> None:
         """Open the store or connect to it; raises MeetingError unless all machines come and have the same terms."""
         self._store = self._first_store() if self._local else self._connect()
-        self.node = self._store.add("nodes", 1) - 1
+        if self.node is None:
+            self.node = self._store.add("nodes", 1) - 1
         if self.node >= self.nodes:
             raise MeetingError(f"{self.nodes} machines are at {self.where} already; this one is one too many")
         self._store.set(f"terms/{self.node}", json.dumps(self._terms))
@@ -144,6 +145,7 @@ class Meeting:
             return self._connect()  # another process of this machine was first
         store = loopback_store(self._limit)
         self.store_port = store.port
+        self.node = store.add("nodes", 1) - 1  # before another machine can be the first
         relay.forward_clients(listener, store.port, self._secret)
         return store
 
