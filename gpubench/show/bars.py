@@ -196,7 +196,7 @@ def _limits(chart: Bars) -> _Scale:
 
 
 def _colours(chart: Bars, *, listed: bool) -> dict[str, str]:
-    """Return each name's colour: grey for all but a `winner`; else one if `listed` or one bar per group, or several."""
+    """Return names' colours: a `winner` among grey; else all blue (if `listed`, or one bar per group), or one each."""
     names = list(dict.fromkeys(bar.name for group in chart.groups for bar in group.bars))
     blue = palette()[0]
     if chart.winner:

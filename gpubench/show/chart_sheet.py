@@ -84,7 +84,7 @@ def palette() -> list[str]:
 
 
 def sheet_of(chart: Bars, width: float, keys: Sequence[Key], needed: float, *, framed: bool) -> Sheet:
-    """Return a sheet: if `framed`, as high as SIZE, with the chart's texts; else with the key above `needed` inches."""
+    """Return a sheet: if `framed`, as high as SIZE, with the chart's texts; else with its key above `needed` inches."""
     from matplotlib.figure import Figure
 
     edge, soft = EDGE if framed else INSET, setting("axes.edgecolor")

@@ -20,7 +20,7 @@ NAME, CARD = 36, 12
 KEYS = 3
 """Maximum number of key columns: the first columns, which identify a line."""
 LEAST, LONGEST = 16, 34
-"""Characters to which the texts of a wide table are narrowed; LONGEST: in the first column, or in a split table."""
+"""Least characters of a narrowed text column; LONGEST is for the first column, and for all if the table is split."""
 
 
 @dataclass(frozen=True)
