@@ -1,4 +1,4 @@
-"""Device, host and software facts for rows; memory limit of integrated cards. No torch, no host or user names."""
+"""Device, host and software facts for rows; memory limit of integrated cards. No torch; stores no host or user name."""
 
 import contextlib
 import getpass
@@ -24,7 +24,7 @@ from gpubench.hardware.state import SWITCHES
 from gpubench.suite.precisions import LINEAR_ONLY, PRECISIONS, UNPROVED, unsupported
 
 SHARED_SHARE = 0.7
-"""Share of its memory that a batch search may use on an integrated card: too much can hang the machine
+"""Share of an integrated card's memory that a batch search may use: too much of it can hang the machine
 (pytorch/pytorch#174358)."""
 
 
