@@ -131,7 +131,7 @@ def test_which_charts_are_drawn(tmp_path):
     given = answer(*results, sections=[section(charts=(singles(name="s"), singles(name="f0")))])
     *paths, last = drawn(tmp_path, given)
     assert [path.rpartition("/")[2] for path in paths] == [f"f{n}.png" for n in range(6)]
-    assert lacking(last, 3, "resnet", "--all --charts DIR") == []
+    assert lacking(last, 3, "more charts", "--all --charts DIR") == []
     names = [path.rpartition("/")[2] for path in drawn(tmp_path, given, every=True)]
     assert names == [*(f"f{n}.png" for n in range(8)), "s.png"]
     # The chart of both sides has them as text.

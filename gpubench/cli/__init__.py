@@ -1,4 +1,4 @@
 """The command line: one file per command with its options and output.
 
-It imports all packages but `worker`, and does so inside functions to keep `--help` fast. No package imports it.
+Imports all packages but `training` and `worker`; slow ones in functions, for a fast `--help`. No package imports it.
 """

@@ -70,7 +70,7 @@ def exits(command: Callable[..., int | None]) -> Callable[..., None]:
             say("", "stopped", err=True)
             raise typer.Exit(130) from None
         except Exception as error:
-            if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # stdout; commands report their files
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # on stdout; for files see `writing`
                 say("gpubench: the output is incomplete: no space left on the disk", err=True)
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise typer.Exit(4) from None

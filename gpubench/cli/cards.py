@@ -38,11 +38,11 @@ EXAMPLES = examples(
 
 def cards(
     card: Annotated[
-        list[str] | None, typer.Argument(help="One card: prints its figures. Several: relative to the last one.")
+        list[str] | None, typer.Argument(help="One card: its figures. Several: their speeds relative to the last one.")
     ] = None,
     relative_to: Annotated[str, side_option(metavar="CARD", help="The card that counts as 1; default A100 SXM.")] = "",
     precision: Annotated[
-        str, side_option(metavar="CLASS", help="half, fp32 (with TF32) or strict (no TF32); default half and fp32.")
+        str, side_option(metavar="CLASS", help="One of half, fp32 (with TF32), strict (no TF32); default several.")
     ] = "",
     price: Price = None,
     every: Annotated[
@@ -72,7 +72,7 @@ def cards(
     if twice := [name for name in chosen if chosen.count(name) > 1]:
         raise UserError(f"{twice[0]} is named twice; name different cards to compare them")
     if len(chosen) > 1 and relative_to:
-        raise UserError(f"--relative-to {relative_to}: the last card is the reference; leave it out")
+        raise UserError(f"--relative-to {relative_to}: the last card is the reference; leave out --relative-to")
     if len(chosen) == 1 and (charts or price):
         raise UserError(f"{'--charts' if charts else '--price'}: only for the ranking, or for two cards or more")
     classes = (precision,) if precision else options.DEFAULT_CLASSES
@@ -95,7 +95,7 @@ def cards(
         tables = tables[:1]
     _print(answer, table, tables, notes_first=0 < len(chosen) < 3, left_out=not is_brief)
     if table == "terminal" and not chosen and not every:
-        say(*wrapped("All cards: --all. Two: gpubench cards RTX 4090 RTX 3090. Figures: --sources."))
+        say(*wrapped("All cards: --all. Two: gpubench cards RTX 4090 RTX 3090. Who published: --sources."))
     if table == "terminal" and is_brief:
         say("Every figure with its source: --all")
     if charts:

@@ -1,4 +1,4 @@
-"""`gpubench compare`: compares the rows of CSV files, on the screen and in charts."""
+"""`gpubench compare`: compares the rows of CSV files, on the screen, as Markdown, CSV or JSON, and in charts."""
 
 from pathlib import Path
 from typing import Annotated

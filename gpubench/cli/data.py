@@ -28,7 +28,7 @@ PREPARE_EXAMPLES = "Example: `gpubench data prepare imagenet --sizes 160,320 --d
 
 
 def prepare(
-    name: Annotated[str, typer.Argument(help="imagenet.")],
+    name: Annotated[str, typer.Argument(help="Dataset: imagenet.")],
     sizes: Annotated[
         str, typer.Option(metavar="NUMBERS", help="Lengths of the shorter side in pixels, joined by commas.")
     ] = "160,320",
@@ -42,7 +42,7 @@ def prepare(
     from gpubench.hardware.environment import cpu_count
 
     if name not in datasets.TREES:
-        raise UserError(f"data prepare {name}: there is {', '.join(datasets.TREES)}")
+        raise UserError(f"data prepare {name}: it can only prepare {', '.join(datasets.TREES)}")
     pixels = [int(text) if text.strip().isdecimal() else 0 for text in sizes.split(",")]
     if not all(16 <= size <= 4096 for size in pixels):
         raise UserError(f"--sizes {sizes}: write pixels from 16 to 4096, as in 160,320")

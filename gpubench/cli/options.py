@@ -1,4 +1,4 @@
-"""Options that several commands share, the panels of `--help`, and the parsing of values; parsers raise UserError."""
+"""Options that commands share, panels of `--help`, and parsers of sizes, times and shares, which raise UserError."""
 
 import re
 from collections.abc import Sequence

@@ -32,7 +32,7 @@ def overview() -> list[str]:
         device = f"{first}{more}{memory}, driver {cards[0].driver or 'unknown'}, {torch}{build}."
         lines = wrapped(f"{device} {readiness(cards[0], cuda)}") + wrapped(published_speed(first))
     elif accelerator := other_accelerator():
-        lines = wrapped(f"{cpu_text()}, {torch} for {accelerator}: `gpubench doctor` names its cards.")
+        lines = wrapped(f"{cpu_text()}, {torch} for {accelerator}: `gpubench doctor` lists the cards.")
     else:
         lines = wrapped(f"No GPU found: {cpu_text()}, {torch}. A CPU is far slower, and CPUs are not ranked.")
     known = [first] if first in data_sheets() else []

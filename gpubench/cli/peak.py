@@ -23,7 +23,7 @@ def peak(
     precision: Precisions = None,
     threads: Annotated[int, typer.Option(min=0, metavar="N", help="CPU threads; 0 is torch's default.")] = 0,
 ) -> int:
-    """Measure the highest FLOP/s of this device, and store them for `run`. Exit code 4 if any measurement fails."""
+    """Measure this device's highest FLOP/s and GB/s, and store them for `run`. Exit code 4 if a measurement fails."""
     from gpubench.show.terminal import table_lines
     from gpubench.show.wrap import line_width
     from gpubench.studies.section import Table

@@ -87,7 +87,7 @@ def run(
         str | None, what_option(metavar="NAME", help="Name of runs that alternate: `compare` treats them as one run.")
     ] = None,
     quick: Annotated[
-        bool, time_option("--quick", metavar=FLAG, help="One trial per case, 3 steps or more (fewer if slow): rough.")
+        bool, time_option("--quick", metavar=FLAG, help="One trial per case, at least 3 steps unless slow: rough.")
     ] = False,
     no_rank: Annotated[
         bool,
@@ -240,7 +240,7 @@ def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
         return lines, following
     answer = answer_to(compare_rows(of_this_run, Question()), of_this_run)
     results = [result for result in answer.results if not result.says_why]
-    if not is_ranked:  # a single rate has only a report, and CPUs are not ranked
+    if not is_ranked:  # without results: published cards after a first rate, else a report
         alone = "gpubench cards RTX 4090 RTX 5090" if lines else f"gpubench report {quote(str(path))}"
         following = compare_command(path) if results else alone
     if is_whole:

@@ -36,8 +36,8 @@ is enough for that (Mann-Whitney, p = 0.065). 11 rounds still decide with two sl
 Holm over two ratios and for more than one look). 20 are for machines whose trials differ by 10% and more.
 """
 CPU_FULL_SECONDS, ACCELERATOR_FULL_SECONDS = 12.0, 40.0
-"""Approximate seconds of a full run; a sampled trial measures half of them. On an accelerator they include five seconds
-of warm-up and the time until its clock is stable."""
+"""Approximate seconds of a full run. A sampled trial trains for up to about 7 of them on a CPU, and up to about 32 on
+an accelerator, mostly to warm up."""
 SAMPLED = "sampled.csv"
 """File of the trials that the verdicts use."""
 CPU_SIZE, ACCELERATOR_SIZE = (256, 256), (2048, 1024)

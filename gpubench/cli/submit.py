@@ -17,7 +17,7 @@ EXAMPLES = "Example: `gpubench submit results/mine.csv --against results`; nothi
 def submit(
     files: Annotated[list[Path], typer.Argument(help="CSV files of `gpubench run`.")],
     against: Annotated[
-        Path | None, typer.Option(metavar="DIR", exists=True, file_okay=False, help="Published rows: find copies.")
+        Path | None, typer.Option(metavar="DIR", exists=True, file_okay=False, help="Published rows, to find copies.")
     ] = None,
 ) -> int:
     """Check files for a pull request to results/: what is missing, and which rows cannot be right.

@@ -19,13 +19,13 @@ ROOMY_BYTES = 1_000_000_000
 """Enough free space for a dataset's archive, its files, and the rows of many runs, in bytes."""
 
 OLDEST_OF_CUDA_13 = (7, 5)
-"""CUDA 13 builds kernels from Turing on (pytorch/pytorch#190385)."""
+"""torch's builds for CUDA 13 have kernels for Turing and newer cards (pytorch/pytorch#190385)."""
 
 LEGACY_BUILD = "pip install 'torch>=2.6,<2.15' torchvision --index-url https://download.pytorch.org/whl/cu126"
-"""CUDA 12.6 builds are the last with kernels for Maxwell, Pascal and Volta; 2.14 is the last release that has
-them (pytorch/pytorch#157517, #172352, #190385)."""
+"""CUDA 12.6 builds are the last with kernels for Maxwell, Pascal and Volta; torch 2.14 is the last release
+with these builds (pytorch/pytorch#157517, #172352, #190385)."""
 
-LEGACY_CONSTRAINTS = "from then on give constraints-pascal.txt where README.md has constraints.txt"
+LEGACY_CONSTRAINTS = "in the commands of README.md, replace constraints.txt by constraints-pascal.txt"
 """constraints.txt would install the newer torch again."""
 
 FREE_CLOCK = 0.8
@@ -35,7 +35,7 @@ BUSY_SHARE = 0.25
 """Load average per CPU above which other programs affect results."""
 
 USED_BYTES = 2 << 30
-"""A driver reserves less memory at rest: more means that programs use it, listed or not. Chosen, not measured."""
+"""An idle card has less memory in use; with more, programs use it, listed or not. A guess, not measured."""
 
 FEW_CPUS = 4
 """Fewer CPUs than this cannot load data for a card and run Python at the same time."""
@@ -182,7 +182,7 @@ def _check_settings(check: CardCheck) -> Iterator[Check]:
         text = f"{device}: power limit {limit:.0f} W, below the default of {default:.0f} W"
         yield Check("fix", text, commands.power_limit.format(watts=default))
     elif limit and default and limit > default:
-        text = f"{device}: power limit {limit:.0f} W, above the default of {default:.0f} W; rows have both"
+        text = f"{device}: power limit {limit:.0f} W, above the default of {default:.0f} W; rows record both limits"
         yield Check("note", text, f"{commands.power_limit.format(watts=default)} restores the default")
     if state.clocks_policy not in {"", "default"}:
         advice = f"{commands.clocks}; remove an offset with the tool that set it (nvidia-settings, a tuning tool)"
@@ -198,7 +198,7 @@ def _check_settings(check: CardCheck) -> Iterator[Check]:
         yield Check("note", text, f"{commands.settings} -pm 1")
     if check.leaves_node:
         node = state.numa_node
-        text = f"{device}: attached to memory node {node}, but this process may run on the CPUs of others"
+        text = f"{device}: attached to memory node {node}, but this process may run on CPUs of other nodes"
         yield Check("note", text, f"numactl --cpunodebind={node} --membind={node} gpubench run ...")
 
 
@@ -215,9 +215,8 @@ def _check_other_processes(check: CardCheck) -> Iterator[Check]:
         yield Check("fix", text, f"end the programs on the card: {listing} lists them (in a container: on the host)")
     elif used > USED_BYTES and not draws and not check.integrated:
         text = f"{device}: programs use {size_text(used)} of its memory"
-        yield Check(
-            "note", text, f"close the windows of a desktop; {listing} lists programs (in a container: on the host)"
-        )
+        advice = f"close windows if it draws a desktop; {listing} lists programs (in a container: on the host)"
+        yield Check("note", text, advice)
     if draws:
         text = f"{device}: the card also draws a desktop, which takes memory and time"
         yield Check("note", text, "close its windows, or stop it: sudo systemctl isolate multi-user.target")
@@ -237,7 +236,7 @@ def _check_load(check: CardCheck) -> Iterator[Check]:
     if narrow or slow:
         text = (
             f"{device}: PCIe link under load is generation {generation:.0f} x{width:.0f}"
-            f" of generation {state.max_pcie_generation} x{state.max_pcie_width}"
+            f" of a possible generation {state.max_pcie_generation} x{state.max_pcie_width}"
         )
         advice = "reseat the card, use the slot next to the CPU, no riser; set the slot's speed to auto in the BIOS"
         yield Check("fix", text, advice)
@@ -277,7 +276,7 @@ def _check_host(host: Host, accelerator: bool) -> Iterator[Check]:
         yield Check("note", text, "start it with docker run --pid=host (Kubernetes: hostPID: true)")
     if accelerator and host.in_wsl:
         text = "this is WSL2: a full card uses the host's memory and is many times slower, so trials leave 10% free"
-        yield Check("note", text, "close programs of Windows that draw; for all of the card, start Linux itself")
+        yield Check("note", text, "close Windows programs that use the GPU; to use all its memory, boot Linux instead")
     shared = host.shared_memory_bytes
     if shared is not None and shared < SMALL_SHARED_MEMORY_BYTES:
         text = f"/dev/shm has only {shared / 2**20:.0f} MiB: loader workers may crash with a bus error"

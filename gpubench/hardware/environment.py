@@ -1,4 +1,4 @@
-"""Collects device, host and software facts for rows. Never imports torch, stores no host or user name."""
+"""Device, host and software facts for rows; memory limit of integrated cards. No torch; stores no host or user name."""
 
 import contextlib
 import getpass
@@ -24,7 +24,7 @@ from gpubench.hardware.state import SWITCHES
 from gpubench.suite.precisions import LINEAR_ONLY, PRECISIONS, UNPROVED, unsupported
 
 SHARED_SHARE = 0.7
-"""Share of the host's memory for a search on an integrated card: too much of it can hang the machine
+"""Share of an integrated card's memory that a batch search may use: too much of it can hang the machine
 (pytorch/pytorch#174358)."""
 
 
@@ -164,7 +164,7 @@ def cpu_device() -> Device:
         int(psutil.virtual_memory().total),
         device_hash=salted_hash(machine_id()),
         unsupported=unsupported({"tf32": "a CPU has no TF32", **_cpu_bf16()})
-        | {name: f"torch has no products in {name} on a CPU" for name in UNPROVED},
+        | {name: f"torch has no matrix products in {name} on a CPU" for name in UNPROVED},
     )
 
 

@@ -1,4 +1,4 @@
-"""Describes how the processes of a trial are connected, without machine names. Never imports torch."""
+"""How the processes of a trial are connected (NVLink, PCIe, network, NCCL), without machine names. Imports no torch."""
 
 import contextlib
 import re
@@ -57,7 +57,7 @@ def _network(address: str) -> str:
 
 
 def _between_cards(uuids: Sequence[str]) -> str:
-    """Return how these NVIDIA cards are connected: by NVLink, or else the longest path over PCIe."""
+    """Return how these NVIDIA cards are connected: by NVLink, or else by the longest PCIe path from the first."""
     with contextlib.suppress(Exception):  # without NVML (in a container) the trial still runs
         pynvml.nvmlInit()
         cards = [pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}") for uuid in uuids]

@@ -1,4 +1,4 @@
-"""Data about a card and its host: settings, sensors, processes, commands. Filled by `makers/` and `host.py`."""
+"""Data about cards and host: settings, sensors, processes, commands, switches. Filled by `makers/` and `host.py`."""
 
 from dataclasses import dataclass
 from importlib import import_module

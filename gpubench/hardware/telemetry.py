@@ -1,6 +1,6 @@
 """Reads the device's sensors in the parent process while a child trains, and summarises the readings in timed laps.
 
-Called by runner/measure.py. Never computes on a device. Values that a card or driver does not report stay empty.
+The runner and `doctor` call it. Never computes on a device. Values that a card or driver does not report stay empty.
 """
 
 import math

@@ -1,4 +1,4 @@
 """Shows results: in a terminal, as text formats, as charts and as HTML pages.
 
-Imports the types of `studies`, and `rows` to put rows into charts and pages. The commands call it.
+Imports `studies`, and `analysis` and `rows` for the rows in charts and pages. The commands and the Python API call it.
 """

@@ -1,4 +1,4 @@
-"""Draws bar charts, and charts of ratios: dots with whiskers, and a line at 1. `charts` calls it."""
+"""Draws bar charts, and charts of ratios: dots with whiskers, and a line at the reference. `charts` calls it."""
 
 import itertools
 import math
@@ -66,9 +66,9 @@ class _Row:
 
 
 def figure_of(chart: Bars, width: float, *, framed: bool, whole: Bars | None = None) -> "Figure":
-    """Return the chart drawn in the current style. With a frame, groups that do not fit are left out.
+    """Return the chart drawn in the current style. With a frame, groups and bars that do not fit are left out.
 
-    `whole` is the chart with all groups.
+    `whole` is the complete chart if `chart` has been shortened.
     """
     whole = whole or chart
     edge, listed = EDGE if framed else INSET, _listed(chart)
@@ -131,7 +131,7 @@ def _weight(group: BarGroup) -> str:
 
 
 def _listed(chart: Bars) -> bool:
-    """Return whether every bar has its name to its left, with the name of the group above."""
+    """Return whether each bar has its name to its left, and each group its name above its bars."""
     names = {bar.name for group in chart.groups for bar in group.bars if len(group.bars) > 1}
     single = sum(not group.strong for group in chart.groups) == 1
     colours = 1 if chart.reference is not None else 2 if chart.winner else 4
@@ -196,7 +196,7 @@ def _limits(chart: Bars) -> _Scale:
 
 
 def _colours(chart: Bars, *, listed: bool) -> dict[str, str]:
-    """Return the colour of each name: grey for all but a `winner`; one colour if bars are `listed`, else several."""
+    """Return names' colours: a `winner` among grey; else all blue (if `listed`, or one bar per group), or one each."""
     names = list(dict.fromkeys(bar.name for group in chart.groups for bar in group.bars))
     blue = palette()[0]
     if chart.winner:

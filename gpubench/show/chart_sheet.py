@@ -1,4 +1,4 @@
-"""An empty chart (title, subtitle, key, foot) in units of inches. `bars` and `network_chart` draw on it."""
+"""An empty chart: its size, fonts, title, subtitle, key and foot. `bars` and `network_chart` draw on it, in inches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ class Sheet:
 
 
 def setting(name: str) -> Any:
-    """Return a colour of the current style."""
+    """Return a setting of the current style, such as a colour."""
     import matplotlib
 
     return matplotlib.rcParams[name]  # type: ignore[index]
@@ -84,7 +84,7 @@ def palette() -> list[str]:
 
 
 def sheet_of(chart: Bars, width: float, keys: Sequence[Key], needed: float, *, framed: bool) -> Sheet:
-    """Return a sheet. `framed`: as high as SIZE, with the chart's texts; else keys only, above `needed` free inches."""
+    """Return a sheet: if `framed`, as high as SIZE, with the chart's texts; else with its key above `needed` inches."""
     from matplotlib.figure import Figure
 
     edge, soft = EDGE if framed else INSET, setting("axes.edgecolor")

@@ -1,4 +1,4 @@
-"""Chooses which charts of the results are drawn, and writes them as files. `page` and the commands call it."""
+"""Chooses charts to draw, adds dates to their foot, and writes files. `page`, `site` and the commands call it."""
 
 import csv
 import io
@@ -38,8 +38,8 @@ def draw(answer: Answer, folder: Path, *, every: bool, theme: str, kinds: Sequen
     if not more:
         return paths or ["No chart: nothing here has two figures to compare."]
     suites = list(dict.fromkeys(section.suite for section in answer.sections))
-    one = f"; one suite: --only {suites[0]} --charts DIR" if len(suites) > 1 else ""
-    return [*paths, f"Not drawn: {more} more, of {', '.join(suites)}. All: --all --charts DIR{one}."]
+    one = f"; one suite ({', '.join(suites)}): --only {suites[0]} --charts DIR" if len(suites) > 1 else ""
+    return [*paths, f"Not drawn: {more} more chart{'s' * (more > 1)}. All: --all --charts DIR{one}."]
 
 
 def named_figure(answer: Answer, name: str = "", theme: str = "light") -> "Figure":
@@ -47,7 +47,7 @@ def named_figure(answer: Answer, name: str = "", theme: str = "light") -> "Figur
     named = {chart.name: chart for chart in _chosen(answer, every=bool(name))}
     chart = named.get(name) if name else next(iter(named.values()), None)
     if chart is None:
-        there = ", ".join(named) or "nothing here has two figures to compare"
+        there = f"the charts are {', '.join(named)}" if named else "nothing here has two figures to compare"
         raise UserError(f"no chart{f' {name}' if name else ''}: {there}")
     with style(theme):
         return figure_of(dated(chart, answer))
@@ -68,7 +68,7 @@ def first_charts(results: Sequence[Result]) -> list[Bars]:
 
 
 def _repeats(chart: Bars) -> bool:
-    """Return whether a chart has only ratios without intervals, which the chart of both sides has as text."""
+    """Return whether a chart has only ratios without intervals: the chart of both sides has these ratios as text."""
     intervals = [bar.interval for group in chart.groups for bar in group.bars if bar.interval]
     return chart.reference is not None and not intervals
 
@@ -108,7 +108,7 @@ def drawn(chart: Bars) -> Bars:
 
 
 def in_best_unit(chart: Bars) -> Bars:
-    """Return a chart of seconds in the largest unit of time in which every bar is at least 1; others unchanged."""
+    """Return a chart of seconds in the largest unit of time in which all bars are 1 or more; others keep their unit."""
     if chart.unit != "s" or chart.reference is not None:
         return replace(chart, foot=chart.foot.rstrip(". "))
     smallest = min(bars.values_of(chart), default=0)

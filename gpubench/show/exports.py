@@ -81,7 +81,7 @@ def _write_entries(frame: pd.DataFrame, folder: Path) -> list[str]:
 
 
 def _epochs_tsv(text: str) -> str:
-    """Return a TSV with a line per epoch, accuracies in percent; empty if the table does not begin with epoch 1."""
+    """Return a TSV of epochs and accuracies in percent, up to DAWN_TOP5; empty if `text` is broken or lacks epoch 1."""
     columns = ("epoch", "hours", "top1", "top5")
     try:
         lines = [tuple(figure(line[name]) for name in columns) for line in stages_in(text)]

@@ -16,7 +16,7 @@ from gpubench.studies.words import read_of
 JSON_VERSION = 2
 """Version of the JSON: raised when a field is removed or changes its meaning. docs/comparing.md describes it."""
 HIDDEN = {"charts", "cases", "note", "detail", "places"}
-"""Fields that are not in the JSON: pictures, numbers of cases, and how a terminal shows a column."""
+"""Fields that are not in the JSON: pictures, ids of cases, and how a terminal shows a column."""
 RESULT_FIELDS = {
     "section": "suite", "study": "kind", "subject": "subject", "baseline": "baseline", "in": "precision", "on": "place",
     "sentence": "sentence", "verdict": "verdict", "figure": "figure", "value": "value",
@@ -63,7 +63,7 @@ def _plain(value: Any) -> Any:
 
 
 def as_csv(answer: Answer) -> str:
-    """Return all tables as one CSV table for a spreadsheet; its first columns name the section and the table."""
+    """Return results and tables as one CSV table for a spreadsheet; its first columns name section and table."""
     tables = [(section, table) for section in answer.sections for table in section.tables]
     names = ["section", "study", "table", *list(RESULT_FIELDS)[2:], "low", "high"]
     names = list(dict.fromkeys([*names, *(name for _, table in tables for name in flat(table)[0])]))
@@ -124,7 +124,7 @@ def _grid(header: list[str], lines: list[list[str]], right: set[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text in which no character is Markdown or HTML syntax, without control characters."""
+    """Return a text without Markdown's links, code and tables, without HTML, and without control characters."""
     for plain, safe in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|"), ("`", "\\`"), ("[", "\\["), ("\n", " ")):
         text = text.replace(plain, safe)
     return shown(text)

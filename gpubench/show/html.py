@@ -89,7 +89,7 @@ class Grid:
 
     @property
     def classes(self) -> str:
-        """CSS classes that align the columns with numbers to the right: `n2` is the second column."""
+        """CSS classes that right-align the columns of numbers: `n2` is the second column."""
         return " ".join(f"n{at}" for at, column in enumerate(self.columns, start=1) if column.unit)
 
 
@@ -118,7 +118,7 @@ def rendered(template: str, styles: Sequence[str] = (), **values: object) -> str
 
     css = "\n".join([_minified("report.css"), *styles])
     script = _minified("report.js")
-    # 'self': page checkers fetch robots.txt, which connect-src also limits.
+    # connect-src 'self' lets page checkers fetch robots.txt from within the page.
     policy = f"default-src 'none'; connect-src 'self'; script-src {_hash(script)}; style-src {_hash(css)}"
     return (
         _environment()

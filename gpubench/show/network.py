@@ -1,4 +1,4 @@
-"""A network and its schedule as lines of text, with repeated layers as blocks. `gpubench show` calls it."""
+"""A network and its schedule as lines of text, with a line per block of layers. `gpubench show` calls it."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -201,7 +201,7 @@ def _schedule(network: NetworkSummary) -> Iterator[str]:
         room = min(40, line_width() - 10 - sum(len(name) + 2 for name in moving))
         lines: list[tuple[str | float, ...]] = []
         evenly = [*map(float, range(0, network.epochs, step)), float(network.epochs)]
-        # The highest value replaces its neighbours.
+        # The epoch of the highest value replaces epochs within a quarter of a step of it.
         for at in sorted({highest, *(at for at in evenly if abs(at - highest) > step / 4)}):
             bar = "#" * round(room * max(values[at], 0.0) / (values[highest] or 1.0))
             lines.append((f"{round(at, 1):,.9g}", *(column[at] for column in moving.values()), bar))

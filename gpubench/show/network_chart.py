@@ -47,7 +47,7 @@ def figure_of(network: NetworkSummary) -> "Figure":
 
 
 def _draw_blocks(sheet: Sheet, network: NetworkSummary) -> None:
-    """Draw the blocks at the left; if there are too many, the middle ones are left out."""
+    """Draw the blocks at the left; if there are too many, some before the last are left out."""
     blocks, soft = blocks_of(network.layers), setting("axes.edgecolor")
     gap = len(blocks) - ROWS + 1 if len(blocks) > ROWS else 0
     kept: list[Block | None] = [*blocks[: ROWS - 2], None, blocks[-1]] if gap else [*blocks]
@@ -84,7 +84,7 @@ def _draw_block(sheet: Sheet, block: Block, y: float, row: float, share: float) 
 
 
 def _draw_shortcut(sheet: Sheet, block: Block, y: float, row: float) -> None:
-    """Draw the shortcut around a block, with the layer that computes on it, and the sign of the addition."""
+    """Draw the shortcut around a block, with the first layer that computes on it, and the sign of the addition."""
     colour, up = palette()[5], 0.31 * row
     far = SHORTCUT if block.shortcut else IDENTITY
     sheet.line([LEFT, far, far, LEFT], [y - up, y - up, y + up, y + up], colour, linewidth=1.8)
@@ -96,7 +96,7 @@ def _draw_shortcut(sheet: Sheet, block: Block, y: float, row: float) -> None:
 
 
 def _draw_schedule(sheet: Sheet, network: NetworkSummary) -> None:
-    """Draw the curves of the schedule one below the other, and the note below them."""
+    """Draw up to three curves of the schedule, one below the other, and the note below them."""
     curves = [(name, points) for name, points in network.schedule.items() if moves(points)] or [
         *network.schedule.items()
     ]
@@ -126,6 +126,6 @@ def _draw_curve(sheet: Sheet, points: Points, top: float, bottom: float, right: 
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(locator())
         axis.set_major_formatter(lambda value, _: f"{value:,.12g}")
-    if bottom - top < 0.8:  # a low curve has few numbers
+    if bottom - top < 0.8:  # low axes have room for few numbers
         axes.locator_params(axis="y", nbins=3, steps=[1, 2, 5, 10])
     return axes

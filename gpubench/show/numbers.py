@@ -1,4 +1,4 @@
-"""Numbers as text, rounded to their significant digits. Every module that shows results calls it."""
+"""Numbers as text, rounded to their significant digits. Modules that show results as texts or charts call it."""
 
 import math
 from collections.abc import Iterator

@@ -125,7 +125,7 @@ def measured_on(table: bytes, title: str = "") -> list[str]:
 
 
 def _linked_rows(table: bytes) -> tuple[bytes, bool]:
-    """Return the rows for the page, and whether they are whole. If there are many, their long laps are left out."""
+    """Return the rows for the page, and whether they are whole; above MOST_PACKED they lack laps and checksums."""
     if len(gzip.compress(table, 6)) <= MOST_PACKED:
         return table, True
     import pandas as pd

@@ -34,7 +34,7 @@ WEB = re.compile(
     r"(?:@(?P<commit>[0-9a-f]{7,40}))?(?:[,;\s].*)?",
     re.ASCII | re.IGNORECASE | re.DOTALL,
 )
-"""Matches a source that begins with a host and a path, with an optional commit; a user or a query does not match."""
+"""Matches a source that begins with a host and a path, and perhaps a commit; not one with a user name or a query."""
 NEIGHBOURS = 3
 """Number of cards before a card, and after it, in the chart of its page."""
 BY_FIGURES = "By published figures: "
@@ -240,7 +240,7 @@ def _neighbours(ranking: Ranking, card: str) -> Sequence[RankedCard]:
 
 
 def _beside(ranking: Ranking, card: str, lines: Sequence[RankedCard]) -> Bars:
-    """Return a chart of these cards, with one of them in colour."""
+    """Return a chart of these cards, with `card` in colour."""
     kind = ranking.classes[0]
     ratios = [(line.card, line.ratios[kind]) for line in lines]
     return Bars(

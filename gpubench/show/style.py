@@ -1,4 +1,4 @@
-"""The style of every chart, in a light and a dark theme; measures, shortens and wraps its texts, and saves it."""
+"""Colours and font of every chart (light, dark, HTML page); measures, shortens and wraps its texts, and saves it."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ FONT = "DejaVu Sans"
 STYLE = {
     "font.family": FONT,
     "savefig.dpi": 150,
-    "text.parse_math": False,  # a dollar in a name is a dollar
+    "text.parse_math": False,  # a dollar sign in a name begins no formula
     "svg.fonttype": "none",
     "svg.hashsalt": "gpubench",
 }
@@ -31,7 +31,7 @@ INK = {
     # An HTML page replaces these with CSS variables, which differ between light and dark.
     "page": ("#fffffe", "#1b1f25", "#555556", "#ddddde", "#aab2bc", "#005a8e", "#a33b01"),
 }
-"""Colours of the background, text, secondary text and lines, grid, grey bars, and ratios that are faster or slower."""
+"""Colours of the background, text, secondary text and lines, grid, grey bars, and texts of faster and slower ratios."""
 FASTER, SLOWER = "axes.labelcolor", "axes.titlecolor"
 """Settings with the colours of the text of ratios."""
 BLUE = {"light": COLOURS[0], "dark": "#3296dc", "page": "#0072b3"}

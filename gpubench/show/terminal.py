@@ -1,4 +1,4 @@
-"""Results as lines of text for a terminal: one screen of 80 columns, or every section in full. The commands call it."""
+"""Results as text for a terminal: a screen of 25 lines of 79 characters, or all sections. The commands call it."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ NAME, CARD = 36, 12
 KEYS = 3
 """Maximum number of key columns: the first columns, which identify a line."""
 LEAST, LONGEST = 16, 34
-"""Least width of a text column if its table is too wide, and largest if the table is split, in characters."""
+"""Least characters of a narrowed text column; LONGEST is for the first column, and for all if the table is split."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def screen(answer: Answer, *, in_full: bool = False, width: int | None = None) -
 
 
 def everything(answer: Answer, width: int | None = None, *, every_table: bool = True) -> list[str]:
-    """Return every section with its results, tables and notes, as wide as the terminal; 80 columns in a pipe."""
+    """Return every section with its results, tables and notes, as wide as the terminal; 79 characters in a pipe."""
     width = (width or shutil.get_terminal_size((WIDTH + 1, LINES)).columns) - 1
     lines: list[str] = []
     for section in answer.sections:
@@ -96,7 +96,7 @@ def _items(texts: Sequence[str], width: int) -> Iterator[str]:
 def table_lines(table: Table, width: int) -> list[str]:
     """Return a table of at most `width` characters per line.
 
-    Empty columns are left out. Texts and counts that are equal in all lines are in the heading, notes below the table.
+    Empty and `detail` columns are left out. Texts and counts equal in all lines are in the heading, notes at the end.
     If the table is too wide, long texts are wrapped. If it still is, it becomes blocks that repeat the key columns.
     """
     shared, notes, marks = list[str](), dict[str, str](), [""] * len(table.lines)
@@ -174,7 +174,7 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
-    """Return the width of each column. If the line is too wide, texts get narrower: the last first, the key least."""
+    """Return the width of each column. In a too wide line texts get narrower: the last first, the first one least."""
     widths = [min(column.width, width) for column in columns]
     least = [_longest(width), *[LEAST] * (len(columns) - 1)]
     while _total(widths) > width:
@@ -186,7 +186,7 @@ def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
 
 
 def _drawn(columns: Sequence[TextColumn], width: int) -> Iterator[str]:
-    """Return the lines of a table; texts that are too long for their column continue on further lines."""
+    """Return the lines of a table; long texts continue on up to two further lines, then lose their middle."""
     widths = _widths(columns, width)
     for line in zip(*([column.name, *column.texts] for column in columns), strict=True):
         cells = [
@@ -220,7 +220,7 @@ def _results(results: Sequence[Result], answer: Answer, width: int) -> list[str]
 
 
 def _line(result: Result, unit: str) -> tuple[str, str, str, str, str]:
-    """Return the line of a result: value with its signs, interval or verdict, both sides' figures, what, from."""
+    """Return the line of a result: value with signs, interval or verdict, both figures, what is compared, details."""
     value, interval, verdict, what, origin = cells_of(result)
     doubt = "?" if result.interval and not result.decided else ""
     signs = f"{doubt}{'*' * bool(result.caveats)}"
@@ -228,7 +228,7 @@ def _line(result: Result, unit: str) -> tuple[str, str, str, str, str]:
 
 
 def cells_of(result: Result) -> tuple[str, str, str, str, str]:
-    """Return the line of a result in a table: value, interval, verdict, what, from. `legend` explains the signs."""
+    """Return a result's value, interval, verdict, what is compared, and details. `legend` explains the signs."""
     interval = f"{gain(result.interval[0])}-{gain(result.interval[1])}" if result.interval else ""
     what = f"{result.what} on {result.place}" if result.place else result.what
     line = (
@@ -326,7 +326,7 @@ def _tail(answer: Answer, results: Sequence[Result], width: int, *, in_full: boo
         parts += [f"{more} more result{plural} below."] if more else []
     else:
         left = len(answer.left_out) + sum(len(section.left_out) for section in answer.sections)
-        parts += [f"{left} group{'s' * (left > 1)} not compared (--all lists them)."] if left else []
+        parts += [f"{left} note{'s' * (left > 1)} on rows not compared: --all."] if left else []
         parts.append(f"{more} more result{plural}: --all." if more else "Every case: --all.")
         suites = list(dict.fromkeys(result.suite for result in answer.results))
         parts += [f"One suite: --only {fitted(suites[0], 20)}."] if len(suites) > 1 else []

@@ -42,7 +42,7 @@
   const search = document.getElementById("filter");
   const selects = [...document.querySelectorAll("select[data-filter]")];
   const filters = document.getElementById("filters");
-  if (filters) filters.hidden = false; // filters need this script, and keep their place until then
+  if (filters) filters.hidden = false; // they need this script; until now only their place was kept
 
   function filter() {
     const words = (search?.value ?? "").toLowerCase().split(/\s+/).filter(Boolean);
