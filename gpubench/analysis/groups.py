@@ -152,7 +152,7 @@ def without_time(frame: pd.DataFrame) -> "pd.Series[bool]":
 def completed(frame: pd.DataFrame) -> pd.DataFrame:
     """Return rows with the columns that the key and the stack need, and without those of UNREAD.
 
-    The parameters `cudnn_benchmark` and `threads` become columns. `threads_asked` is the number of threads that the user
+    The parameters `cudnn_benchmark` and `threads` become columns. `threads_asked` is the number that the user
     chose, else empty. Rows with the same `identity` agree in the columns IDENTITY, those with the same `case` in CASE.
     """
     rows = as_compared(frame.drop(columns=list(UNREAD), errors="ignore")).assign(
