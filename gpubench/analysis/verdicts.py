@@ -192,7 +192,7 @@ def _judge(c: Comparison, adjusted_p: float | None, family: int) -> Comparison:
 
 
 def _advice(c: Comparison, verdict: stats.Verdict, family: int) -> str:
-    """Return, as text, how many trials in a new session would decide; empty for a verdict, and between specimens."""
+    """Return as text how many trials in a new session decide; empty if decided, for one run, and between specimens."""
     if verdict not in {"few trials", "undecided"} or c.ratio.specimens:
         return ""
     needed = stats.trials_to_decide(c.subject.values, c.other.values, family)
