@@ -1,7 +1,7 @@
 """gpubench: how fast does a card train, in FP32 and in mixed precision, and which of two cards is worth its price?
 
 As a library: `load` reads rows, `compare` compares them. A suite imports its classes from here (`Suite`, `Param`,
-`Trial`, `Clock`) and training helpers from `gpubench.training`. This module imports neither torch nor pandas.
+`Trial`, `Clock`) and training helpers from `gpubench.training`. `import gpubench` loads neither torch nor pandas.
 """
 
 import re
@@ -83,9 +83,9 @@ def compare(
     """Return what `gpubench compare` answers about rows or files; the arguments are the options of that command.
 
     `by` is one or several columns or parameters, `prices` a TOML file or dollars per hour by card.
-    `print(answer)` prints the first sentence. `answer.findings` and `answer.cases` are data frames, `answer.chart()` is
-    a figure, `answer.results` and `answer.sections` have everything. Raises UserError if an argument names a column or
-    a value that no row has.
+    `print(answer)` prints the headline and the numbers of results and rows. `answer.findings` and `answer.cases` are
+    data frames, `answer.chart()` is a figure, `answer.results` and `answer.sections` have everything. Raises UserError
+    if an argument is wrong, such as a column or a value that no row has.
     """
     from gpubench.analysis.compare import Question, compare_rows
     from gpubench.rows.read import Loaded

@@ -1,4 +1,4 @@
-"""Errors that end a command or a trial on purpose."""
+"""Errors that end a command or a trial on purpose, and the text `did you mean` for a mistyped name."""
 
 import difflib
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ class UserError(Exception):
 
 
 class Unsupported(Exception):
-    """Raised if a machine cannot train the case: its row is `unsupported`, with the message as the reason."""
+    """Raised if a machine cannot train a case. The row has the status `unsupported`, and the message as its reason."""
 
 
 def did_you_mean(wrong: str, choices: Iterable[str]) -> str:

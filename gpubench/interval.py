@@ -41,7 +41,7 @@ def drifts(values: Sequence[float]) -> bool:
 def median_interval(values: Sequence[float], until: bool = False) -> tuple[float, float] | None:
     """Return the order-statistic interval of the median with at least 95% coverage, or None under 6 values.
 
-    Distribution-free (binomial; the method of benchstat).
+    It assumes no distribution: its ends are two of the values, chosen by binomial chances (as in benchstat).
     """
     n = len(values)
     ordered = sorted(values)

@@ -1,4 +1,4 @@
-"""Prints text without characters that control a terminal, hide text or reverse it. All output passes through here.
+"""Prints text without characters that control a terminal, hide text or reverse it. Commands print through it.
 
 It also formats durations, sizes and long names for every package.
 """
@@ -38,7 +38,7 @@ def shown_lines(text: str) -> str:
 
 
 Say = Callable[[str], None]
-"""Prints a line: `say` with its options set, or a replacement in tests."""
+"""A function that prints a line: `say` with some options, or another one in tests."""
 
 
 def say(*lines: str, err: bool = False, exact: bool = False) -> None:

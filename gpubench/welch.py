@@ -10,7 +10,7 @@ LOOKS = (3, 4)
 FEWEST_TRIALS = 3
 """With fewer trials per side there is no verdict."""
 ASSUMED_SD = 0.06
-"""Standard deviation of log seconds, added to the measured one of three to five trials: these may be alike by chance.
+"""Standard deviation of log seconds. Its square is added to the variance of 3 to 5 trials: these may agree by chance.
 
 With it, at most 0.5% of comparisons get a false verdict if there are two kinds of processes, up to 15% apart in time
 (benchmarks/simulation.py).

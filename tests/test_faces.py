@@ -63,9 +63,9 @@ def test_every_study_has_a_section_and_json_counts_what_gave_nothing_to_compare(
 
 
 READ = {
-    "8 files, 1,284 rows. 3 trials not finished. 2 without a result. 8 runs missed the goal.": {},
+    "8 files, 1,284 rows. 3 trials not finished. 2 without a usable time. 8 runs missed the goal.": {},
     "7 of 1,284 rows in 8 files.": {"about": 7},
-    "1,284 rows. 3 trials not finished. 2 without a result. 8 runs missed the goal.": {"files": 0},
+    "1,284 rows. 3 trials not finished. 2 without a usable time. 8 runs missed the goal.": {"files": 0},
     "8 files, no rows.": {"rows": 0},
     "": {"rows": 0, "files": 0},
 }

@@ -127,7 +127,7 @@ def test_a_trial_counts_once_and_a_training_stands_before_tries_whatever_the_ord
         row(trial=3, seconds=8.0),
         *(row(trial=3, status=status, **NEVER) for status in ("failed", "timed_out", "interrupted")),
     )
-    again = "1 trial(s) without a result that ran again later"
+    again = "1 row(s) of failed or stopped trials that ran again"
     missed = row(trial=3, seconds=8.0, status="goal_missed")
     for stands, other in ((ran, failed), (missed, failed), (timed_out, failed), (failed, stopped)):
         for order in ((stands, other), (other, stands)):
@@ -200,7 +200,7 @@ def test_trials_are_pooled_and_their_outcomes_are_medians(frame_of):
     assert (group.median, group.samples_per_second, group.accuracy) == (104.5, 20.0, 0.625)
     assert (group.reason, group.measured) == ("a", "measured")
     assert group.marks == {"throttled": 1, "shared": 2, "unsteady": 2}
-    assert (group.lost, group.lost_note) == ({"timed_out": 2, "failed": 1}, "3 of 7 have no time")
+    assert (group.lost, group.lost_note) == ({"timed_out": 2, "failed": 1}, "3 of 7 trials have no time")
     assert (group.number("accuracy"), group.number("seconds")) == (0.625, 100.0)
     assert math.isnan(group.number("no_such_column"))
     assert math.isnan(group.number("loss"))
@@ -251,7 +251,7 @@ def test_a_group_has_a_median_an_interval_and_the_trials_of_its_parts():
     assert (several.adaptive, several.trials) == (False, 34)
     assert group(until=0.0).adaptive is False
     parts = group([1.0, 2.0]), group([3.0])
-    assert group([2.0, 3.0], parts=parts, lost={"failed": 1}).lost_note == "1 of 4 have no time"
+    assert group([2.0, 3.0], parts=parts, lost={"failed": 1}).lost_note == "1 of 4 trials have no time"
 
 
 def order(*groups):

@@ -6,8 +6,8 @@ Words of this folder:
 - group: the trials of one case on one specimen in one session.
 - hole: a case that ran without a usable trial.
 - axis: the column that is compared, such as `card` or `precision`. The key is what must agree besides.
-- workload: the groups of one suite, recipe, data and source: what one table shows.
-- stack: software and settings of which a difference alone can change a time by 20%.
+- workload: the groups of one suite, recipe, data, source and number of processes: what one table shows.
+- stack: software and settings; a difference in one of them can change a time by 20%.
 
 Imports `rows`, and the terms of `suite`. `studies`, `show` and `cli` call it.
 """

@@ -1,6 +1,6 @@
 """Compares the rows of files: groups them, pairs the groups, judges the pairs, and lists what is left out.
 
-`compare_rows` has all steps in one function. The CLI and the library call it.
+`compare_rows` has all steps in one function. The commands, the library, `studies.answer` and the site call it.
 """
 
 from collections import defaultdict
@@ -61,7 +61,7 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class Workload:
-    """The groups of one suite, recipe, data and source, with the comparisons between them."""
+    """The groups of one suite, recipe, data, source and number of processes, with the comparisons between them."""
 
     groups: list[Group]
     """Groups with at least one trial."""
@@ -116,7 +116,7 @@ class Question:
     """What to compare: the options of `gpubench compare`."""
 
     by: str | None = None
-    """Column to compare along, or several joined by commas."""
+    """Column or parameter to compare along, or several joined by commas."""
     baseline: str | None = None
     metric: str = "seconds"
     prices: Prices | None = None
@@ -160,7 +160,7 @@ def _with_rates(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare_rows(loaded: Loaded, question: Question) -> Compared:
-    """Return the results of comparing the rows that a question selects. Raises UserError if it selects none."""
+    """Return the results of comparing the rows that a question selects. Raises UserError, also if there are none."""
     metric = metric_named(question.metric)
     axes = _axes(question.by, loaded.frame["params"])
     follows = {column for axis in axes for column in FOLLOWS.get(axis, ())} if question.by else set()
@@ -199,9 +199,9 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
 def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], object] = lambda place: "") -> pd.DataFrame:
     """Return one row per trial, also if a run was resumed or a file was given twice. The order of rows does not matter.
 
-    The row of a finished training replaces rows of unfinished ones. Rows of one finished training that contradict each
-    other all stay, with the status conflict; their reason names their files. `file_of` returns the file of a row by
-    its index in the frame.
+    The row of a finished training replaces the trial's failed and interrupted ones. If rows of finished trainings of
+    one trial differ, all stay, with the status conflict; their reason names their files. `file_of` returns the file of
+    a row by its index in the frame.
     """
     trials = frame[["trial"]].assign(case=numbered(frame, TRIAL))
     repeated = trials.duplicated(keep=False) & frame["trial"].notna() & (frame["session"] != "")
@@ -217,7 +217,7 @@ def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], obje
     ran_again = tried.index[tried.isin(trial[trained.index]) | tried.duplicated(keep="last")]
     copies = trained.index[trained.drop(columns=DIGEST, errors="ignore").duplicated()]
     for dropped, what in (
-        (ran_again, "trial(s) without a result that ran again later"),
+        (ran_again, "row(s) of failed or stopped trials that ran again"),
         (copies, "duplicate row(s) of trials"),
     ):
         if len(dropped):
@@ -229,7 +229,7 @@ def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], obje
 
 
 def _with_conflicts(frame: pd.DataFrame, trial: "pd.Series[int]", file_of: Callable[[int], object]) -> pd.DataFrame:
-    """Return the rows; several with one number in `trial` get the status conflict, and a reason.
+    """Return the rows; those that share a number in `trial` get the status conflict, and a reason.
 
     `trial` also has the numbers of copies that are no longer in the frame.
     """
@@ -250,7 +250,7 @@ def _with_conflicts(frame: pd.DataFrame, trial: "pd.Series[int]", file_of: Calla
 
 
 def _axes(by: str | None, params: "pd.Series[str]") -> tuple[str, ...]:
-    """Return the columns and parameters that `--by` names; parameters must be in `params`. Raises UserError."""
+    """Return the columns, and parameters in `params`, that `--by` names, else USUAL_AXES. Raises UserError."""
     axes = [{"batch": "batch_size"}.get(name.strip(), name.strip()) for name in by.split(",")] if by else []
     for axis in axes:
         is_known = axis not in {*UNREAD, "batch_curve"} and (

@@ -1,4 +1,4 @@
-"""`compare --fail-on-slower`: the exit code (0, 1, 3, 4) of a table of comparisons; not 0 without a comparison."""
+"""`compare --fail-on-slower`: the exit code (0, 1, 3 or 4) and its reasons. Without a comparison it is never 0."""
 
 from collections.abc import Sequence
 from typing import get_args
@@ -23,9 +23,9 @@ def gate(compared: Compared, limit: float) -> tuple[int, list[str]]:
     1: an interval is entirely above 1 + limit. A test confirms it, with Holm's correction over all judged ratios and
        with the spread between specimens or sessions that decides verdicts.
     4: trials failed or missed the goal, or rows could not be read.
-    3: an interval reaches above the limit, a ratio may not be judged, a case of the baseline has no counterpart, or
+    3: an interval reaches above 1 + limit, a ratio may not be judged, a case of the baseline has no counterpart, or
        nothing is compared.
-    0: every interval is below the limit.
+    0: every interval is below 1 + limit.
     """
     axis, base = compared.baseline or ("", "")
     comparisons = [c for c in compared.comparisons if c.axis == axis]

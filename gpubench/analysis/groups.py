@@ -1,4 +1,4 @@
-"""Pools rows into groups: the trials of one case on one specimen in one session. `compare` calls it."""
+"""Pools rows into groups (trials of one case, specimen and session); shortens names of cards. `compare` calls it."""
 
 import math
 import re
@@ -76,7 +76,7 @@ class Group:
     lost: Mapping[str, int] = field(default_factory=dict)
     """Number of trials of its case without a time, by status; for conflicts, the number of rows."""
     parts: "tuple[Group, ...]" = ()
-    """The groups that it combines, if it covers several specimens or sessions. `values` then has one value per part."""
+    """The combined groups, if it covers several specimens or sessions. `values` then has a value for each of those."""
     numbers: tuple[float, ...] = ()
     """The round of each trial in its session."""
     starts: tuple[str, ...] = ()
@@ -134,7 +134,7 @@ class Group:
     def lost_note(self) -> str:
         """Note on the trials of its case without a time and on contradicting rows; empty where there are none."""
         lost = sum(self.lost.values()) - self.lost.get(CONFLICT, 0)
-        words = f"{lost} of {lost + self.trials} have no time" if lost else ""
+        words = f"{lost} of {lost + self.trials} trials have no time" if lost else ""
         return "; ".join(filter(None, [words, self.contradicting]))
 
 
@@ -144,7 +144,7 @@ def only_sums(frame: pd.DataFrame) -> "pd.Series[bool]":
 
 
 def without_time(frame: pd.DataFrame) -> "pd.Series[bool]":
-    """Return which published rows have only an accuracy or a speedup, and no time."""
+    """Return which published rows have neither a time nor a rate, only an accuracy or a speedup."""
     published = (frame["mode"] == "published") & (frame["status"] == "ok")
     return published & frame["seconds"].isna() & frame["samples_per_second"].isna()
 
@@ -152,8 +152,8 @@ def without_time(frame: pd.DataFrame) -> "pd.Series[bool]":
 def completed(frame: pd.DataFrame) -> pd.DataFrame:
     """Return rows with the columns that the key and the stack need, and without those of UNREAD.
 
-    Threads and cuDNN's setting move from `params` to columns. `threads_asked` is the number of threads that the user
-    chose. Rows with the same `identity` agree in the columns IDENTITY, those with the same `case` in CASE.
+    The parameters `cudnn_benchmark` and `threads` become columns. `threads_asked` is the number that the user
+    chose, else empty. Rows with the same `identity` agree in the columns IDENTITY, those with the same `case` in CASE.
     """
     rows = as_compared(frame.drop(columns=list(UNREAD), errors="ignore")).assign(
         cudnn_benchmark=_map_texts(frame["params"], lambda text: params_of(text).get("cudnn_benchmark", "")),
@@ -226,7 +226,7 @@ def list_without_value(bad: pd.DataFrame, left_out: list[str], figure: str) -> N
 
 
 def groups_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[str, ...], str]) -> list[Group]:
-    """Return the groups of the usable trials, with the numbers of trials of their cases that have no time."""
+    """Return the groups of the usable trials; each has the number of its case's trials without a time."""
     lost = {} if ok.all() else _lost(frame, ok)
     frame = frame if ok.all() else frame[ok]
     frame = frame.assign(group=numbered(frame, GROUP), **{f"is_{mark}": _has(frame["marks"], mark) for mark in MARKS})
@@ -254,7 +254,7 @@ def groups_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[
 
 
 def _by_group(frame: pd.DataFrame, column: str) -> list[list[Any]]:
-    """Return the values of a column for each number in `group`, from 0."""
+    """Return a list of a column's values per group; the index is the group's number."""
     groups = frame["group"].to_numpy()
     ends = np.cumsum(np.bincount(groups))
     values = frame[column].to_numpy()[np.argsort(groups, kind="stable")]
@@ -301,7 +301,7 @@ def _values(column: "pd.Series[Any]") -> list[Any]:
 def in_order(groups: Sequence[Group]) -> list[Group]:
     """Return the groups sorted by suite (in the order given), model, card, precision and batch policy.
 
-    Models are sorted by step of a ladder, else by name (resnet18 before resnet101). Names without digits keep order.
+    Models are sorted by step of a ladder, else by name (resnet18 before resnet101). Names without digits are first.
     """
     suites = list(dict.fromkeys(group.suite for group in groups))
     model_order = {model: at for at, model in enumerate(dict.fromkeys(group.model for group in groups))}
@@ -319,7 +319,7 @@ def in_order(groups: Sequence[Group]) -> list[Group]:
 def holes_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[str, ...], str]) -> list[Group]:
     """Return a group without trials for each case that has no ok row."""
     lost = frame[~ok.groupby(frame["case"]).transform("any")]
-    # The last row of a case is kept: one that ended, if there is one, not an interrupted one.
+    # Keep the last row of each case; an interrupted row only if the case has no other.
     lost = lost.sort_values("status", key=lambda status: status != "interrupted", kind="stable")
     rows = dicts_of(lost.drop_duplicates("case", keep="last").sort_index())
     return in_order([Group(row, (), labels[texts_of(row, LABELLED)]) for row in rows])

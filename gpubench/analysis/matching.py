@@ -27,7 +27,7 @@ TWIN_POLICIES = {"max-fp32": "max", "author-doubled": "author"}
 """Policy of extra mixed-precision trials at another batch (twins), and the fp32 policy to compare them with."""
 
 PLAIN = "plain"
-"""The model of an ablation without a change."""
+"""Name of the model without a change, in suites with the study `ablation`."""
 
 TOGETHER = [*SPECIMEN, "batch_policy", "fixed_batch", "basis"]
 """Columns in which a change and its plain model agree, besides those that their workload shares."""
@@ -78,8 +78,8 @@ def pairs_along(
 ) -> list[tuple[Group, Group]]:
     """Return (subject, other) for each group and its counterpart, which has the baseline's value along `axis`.
 
-    The rest of the key agrees. The default baseline is the slowest value, so that ratios are gains. With `best_is_base`
-    it is the best, so that ratios are losses. `explicit`: the user asked for this axis.
+    The rest of the key agrees. The default baseline is fp32, else the slowest value, so that ratios are gains. With
+    `best_is_base` it is the best value, so that ratios are losses. `explicit`: the user asked for this axis.
     """
     values = list(dict.fromkeys(axis_value(group, axis) for group in groups))
     if len(values) < 2:
@@ -224,7 +224,7 @@ def switches_of(groups: Sequence[Group]) -> frozenset[str]:
 
 
 def workload_key(group: Group, shared: Sequence[str], switches: Collection[str]) -> tuple[str, ...]:
-    """Return what the groups of one workload agree in: `shared`, without the parameters that an ablation changes."""
+    """Return what the groups of one workload agree in: `shared`, without what an ablation changes."""
     if not is_ablation(group) or "params" not in shared:
         return texts_of(group, shared)
     rest = [column for column in shared if column not in {"params", "processes"}]

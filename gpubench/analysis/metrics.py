@@ -90,7 +90,7 @@ METRICS = {
             "cost",
             "dollars/run",
             "dollars",
-            "seconds, and the card a price (--price); or stated dollars",
+            "seconds and the card's price (--price), or dollars in the row",
             words=CHEAPER,
         ),
         Metric(
@@ -103,13 +103,13 @@ METRICS = {
             "accuracy",
             "accuracy",
             "share",
-            "accuracy: full runs only",
+            "an accuracy, as full runs have",
             inverse=True,
             words=("better", "worse"),
             statuses=TRAINED,
             by_loss=True,
         ),
-        Metric("loss", "loss", "loss", "loss: full runs only", words=("lower", "higher"), statuses=TRAINED),
+        Metric("loss", "loss", "loss", "a loss, as full runs have", words=("lower", "higher"), statuses=TRAINED),
         Metric(
             "time-to-goal",
             "seconds to the goal",
@@ -218,7 +218,7 @@ def price_of(card: str, table: Mapping[str, float]) -> float:
 
 
 def means(name: str, card: str) -> bool:
-    """Return whether a name means a card: the card has all its words, and no other words of OTHER_CARD."""
+    """Return whether a name means a card: the card has all words of the name, and no further word of OTHER_CARD."""
     name_words, card_words = words_of(name), words_of(card)
     return bool(name_words) and name_words <= card_words and not OTHER_CARD & (card_words - name_words)
 

@@ -19,7 +19,7 @@ def log_differences(a: Sequence[float], b: Sequence[float]) -> list[float]:
 
 
 def p_value(a: Sequence[float], b: Sequence[float]) -> float:
-    """Return the two-sided p value that both samples have one distribution (Mann and Whitney 1947).
+    """Return the two-sided p value of "both samples have one distribution" (Mann and Whitney 1947).
 
     It is exact, over all ways to split these values, if the product of the sizes is at most EXACT_UP_TO.
     """
@@ -40,7 +40,7 @@ def p_value(a: Sequence[float], b: Sequence[float]) -> float:
 def shift_interval(differences: Sequence[float], n: int, m: int, confidence: float) -> tuple[float, float] | None:
     """Return the interval of the shift between samples of `n` and `m` logarithms (Hodges and Lehmann 1963).
 
-    None for so few that even complete separation has a larger chance than 1 - `confidence`: at 95%, 3 per side.
+    None for so few values that even complete separation is likelier than 1 - `confidence`: at 95%, for 3 per side.
     """
     rank = _critical(n, m, (1 - confidence) / 2)
     return (differences[rank - 1], differences[-rank]) if rank else None
@@ -64,6 +64,6 @@ def _critical(n: int, m: int, tail: float) -> int:
         spread = math.sqrt(n * m * (n + m + 1) / 12)
         return max(0, int(n * m / 2 + NormalDist().inv_cdf(tail) * spread + 0.5))
     fewer = min(n, m)
-    # U is the sum of the ranks of one side less its least sum.
+    # U is the sum of the ranks of one side, less the smallest possible sum.
     below = _choices(tuple(range(1, n + m + 1)), fewer)[fewer * (fewer + 1) // 2 :]
     return int(np.searchsorted(below / below[-1], tail, side="right"))

@@ -1,7 +1,7 @@
-"""Statistics of lists of numbers: ratios with intervals, p values and verdicts. `verdicts` and studies call it.
+"""Statistics of lists of numbers: ratios with intervals, p values, verdicts and their limits (2%, 6 trials per side).
 
-A number is the figure of one trial, such as its seconds. If cards have several specimens, each specimen counts once.
-docs/method.md explains the rules and their error rates.
+`verdicts` and studies call it. A number is the figure of one trial, such as its seconds. If cards have several
+specimens, each specimen counts once. docs/method.md explains the rules and their error rates.
 """
 
 import math
@@ -51,7 +51,7 @@ UNLIKE_SPREADS, UNLIKE_COUNTS = 3.0, 1.5
 """If the spreads or the numbers of trials of two sides differ by more than these factors, Mann-Whitney's interval is
 too narrow, so that Welch's is added. Welch's is not always used: a single trial that is far off makes it too wide."""
 ACROSS = 0.99
-"""Level of the interval that decides between specimens, as these are always few, or between unlike sides."""
+"""Level of the interval that decides verdicts on specimens, as these are always few, and on unlike sides."""
 
 Values = Sequence[Sequence[float]]
 """The values of the trials of each specimen of one side."""

@@ -103,7 +103,7 @@ def p_above(c: Comparison, limit: float) -> float:
 
 
 def ran_together(axis: str, subject: Group, other: Group) -> bool:
-    """Return whether both groups took turns on one device in one session: no spread between specimens or sessions."""
+    """Return whether both groups took turns on one device in one session. Only then `stats.ratio` compares them."""
     # With the device as axis, two devices of a host are compared as themselves, not as samples of a card.
     device = ("device_hash", "unknown_device")
     same_device = texts_of(subject, device) == texts_of(other, device) or axis in {"device_hash", "device"}
@@ -113,9 +113,9 @@ def ran_together(axis: str, subject: Group, other: Group) -> bool:
 def out_of_turn(subject: Group, other: Group) -> bool:
     """Return whether two groups of one session did not take turns, by the starts of their trials.
 
-    They did not if too many trials of one started before the other's first or after its last trial. Too many is over a
-    quarter of the smaller group, and over one trial, as the order of cases differs by round. False if a start is
-    unknown, or a group has one trial.
+    They did not if too many trials of one started before the other's first or after its last trial: more than one, and
+    more than a quarter of the smaller group. A few are normal: the order of cases differs by round. False if a start
+    is unknown, or a group has one trial.
     """
     sides = [(group.starts, min(group.starts, default=""), max(group.starts, default="")) for group in (subject, other)]
     if not subject.session or subject.session != other.session or not all(first for _, first, _ in sides):
@@ -158,7 +158,7 @@ def _specimens_note(axis: str, subject: Group, other: Group) -> str:
     word = "sessions" if "session" in {unit_of(subject), unit_of(other)} else "specimens"
     shared, _, paired = _specimens(axis, subject, other)
     if paired and len(shared) < max(counts):
-        return f"{len(shared)} {word} ran both, the others are left out"
+        return f"{len(shared)} {word} ran both precisions, the others are left out"
     return f"{counts[0]} {word} each" if counts[0] == counts[1] else f"{counts[0]} and {counts[1]} {word}"
 
 
@@ -192,7 +192,7 @@ def _judge(c: Comparison, adjusted_p: float | None, family: int) -> Comparison:
 
 
 def _advice(c: Comparison, verdict: stats.Verdict, family: int) -> str:
-    """Return advice on how many trials would decide; empty if too few trials are not the reason for no verdict."""
+    """Return as text how many trials in a new session decide; empty if decided, for one run, and between specimens."""
     if verdict not in {"few trials", "undecided"} or c.ratio.specimens:
         return ""
     needed = stats.trials_to_decide(c.subject.values, c.other.values, family)
@@ -249,7 +249,7 @@ def _accuracy_verdict(c: Comparison, difference: float, adjusted_p: float) -> st
 
 
 def without_verdict_if_missed(c: Comparison) -> Comparison:
-    """Return the comparison; `not judged` if a run missed the goal, as intervals ignore the spread of shares."""
+    """Return the comparison; `not judged` if a run missed the goal, as the interval ignores that."""
     # A combined group has the share of its worst part.
     shares = [min(part.row["success"] for part in group.parts or (group,)) for group in (c.subject, c.other)]
     if not min(shares) < 1:

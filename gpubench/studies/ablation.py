@@ -1,4 +1,4 @@
-"""The study `ablation`: each change to a plain training, its speedup, and the figure that explains it.
+"""The study `ablation`: the speedup of each change to a plain training, and why some changes are not faster.
 
 `answer` calls it.
 """
@@ -45,7 +45,7 @@ def _result(c: Comparison, metric: Metric) -> Result:
 
 
 def _table(changes: Sequence[Comparison], workload: Workload, metric: Metric) -> Table:
-    """Return a line per change, with the reason for changes that could not run."""
+    """Return the table: a line per change, with the reason if it could not run."""
     lines = [_line(c, metric) for c in changes]
     for hole in workload.holes:
         lines.append(
@@ -85,7 +85,7 @@ def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
     groups = groups_in(changes)
     return Bars(
         words.slug(f"{groups[0].suite} changes {groups[0].label}"),
-        faster[0] if faster else f"No change has the verdict {metric.words[0]} than {PLAIN}",
+        faster[0] if faster else f"No change is {metric.words[0]} than {PLAIN} by its verdict",
         f"{metric.gain.capitalize()} over {PLAIN}, with 95% intervals; above 1 is {metric.words[0]}; {title}",
         tuple(bar_groups),
         "ratio",

@@ -1,4 +1,4 @@
-"""Builds the answer to a question about rows: calls all studies (STUDIES) and puts their results in order.
+"""Builds the answer to a question about rows: calls STUDIES, sorts results, marks samples that contradict full runs.
 
 The commands, the library and the site call it.
 """
@@ -119,7 +119,7 @@ def in_units(answer: Answer) -> Answer:
 
 
 def count_files(paths: Sequence[Path]) -> int:
-    """Return the number of CSV files, those in given folders included."""
+    """Return the number of files; a folder counts as its CSV files."""
     return sum(len(list(path.glob("*.csv"))) if path.is_dir() else 1 for path in paths)
 
 
@@ -208,7 +208,7 @@ def _named(chart: Bars, names: Counter[str], settings: str = "") -> Bars:
 
 
 def headline(results: Sequence[Result]) -> str:
-    """Return the first result as a sentence, with the ratios of the same pair in other precisions or on other cards."""
+    """Return the first result as a sentence. If it is of two cards and has no interval, other precisions are added."""
     first = results[0]
 
     def basis(result: Result) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from gpubench.suite.trial import TRAINED
 NOT_CHOSEN = {"", "0", "0.0"}
 """Values of `lr` in a row that mean the suite's default."""
 RECIPE = ["suite", "suite_version", "model", "precision", "params", "data", "mode", "card", *STACK]
-"""Columns in which all rows of one recipe and software stack agree."""
+"""Columns in which all rows of one recipe, card and software stack agree."""
 RateByBatch = dict[int, tuple[float, float]]
 """Samples per second and peak bytes by batch."""
 
@@ -123,7 +123,7 @@ def _fastest(group: Group, curve: RateByBatch) -> Result:
 
 
 def _of_accuracy(compared: Compared) -> Iterator[Section]:
-    """Yield a section per suite: the accuracy by `global_batch` of each recipe and software stack.
+    """Yield a section per suite: the accuracy by `global_batch` of each recipe, card and software stack.
 
     Rows of all sessions and specimens of a card are pooled: neither changes the accuracy.
     """
@@ -140,7 +140,7 @@ def _of_accuracy(compared: Compared) -> Iterator[Section]:
 
 
 def _recipes(rows: pd.DataFrame) -> dict[str, list[BatchAccuracy]]:
-    """Return the batches of each recipe and stack, by a title that distinguishes the recipes of a suite."""
+    """Return the batches of each recipe, card and stack, by a title that distinguishes these."""
     recipes, batches = [], []
     for names, alike in rows.groupby(RECIPE, dropna=False, sort=False):
         recipes.append(dict(zip(RECIPE, names, strict=True)))
@@ -153,8 +153,8 @@ def _recipes(rows: pd.DataFrame) -> dict[str, list[BatchAccuracy]]:
 def _with_learning_rates(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with a column `lr`: moved out of `params` if each batch of a recipe has its own learning rate.
 
-    These batches are one recipe. `lr` is empty if a batch has several learning rates or the suite's default: then each
-    learning rate is a recipe of its own.
+    These batches are one recipe. `lr` is empty if all have one learning rate, a batch has several, or one has the
+    suite's default: then each learning rate is a recipe of its own.
     """
     recipe = frame["params"].map(lambda text: params_without(str(text), ["lr"]))
     lr = frame["params"].map(lambda text: params_of(text).get("lr", ""))

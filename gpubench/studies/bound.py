@@ -18,7 +18,7 @@ WAITING = 0.25
 """A wait for data or other processes is the bottleneck from this share of the step on.
 
 A loader or an all-reduce works in parallel with the device, so a wait means that it is slower than the device. A
-smaller share can be chance: on a busy host, two fp32 trials in one process differed by 18%.
+smaller share can be chance: on a busy host, two fp32 trainings in one process differed by 18%.
 """
 BUSY = {"measured": 0.5, "listed": 0.4}
 """A limit of the device can be the bottleneck if it explains at least this share of a step. The share is lower for
@@ -28,7 +28,7 @@ CLEAR_LEAD = 1.25
 OVER = 1.05
 """Above this share of a measured peak, the peak is too low, for example measured on a busy device: measure it again."""
 IMPOSSIBLE = 1.5
-"""Above this share of a measured peak, the peak is wrong and is ignored."""
+"""Above this share of a listed or measured peak, one of the figures is wrong, so the share is ignored."""
 AGAIN = " (over 100%: the measured peak is too low; run `gpubench peak` again)"
 ODD_SHAPES = 0.5
 """If at least this share of FLOPs is in products with sizes not divisible by 8, that explains slow mixed precision."""

@@ -24,7 +24,7 @@ Side = tuple[str, str]
 
 
 def sections(compared: Compared) -> Iterator[Section]:
-    """Yield a section for each pair of cards and mixed precision of the faster card; only for seconds."""
+    """Yield a section for each pair of cards and mixed precision of the faster card; only if `compared.is_usual`."""
     for workload in compared.workloads if compared.is_usual else []:
         usual = [c for c in workload.comparisons if c.subject.batch_policy not in TWIN_POLICIES]
         mixed = {

@@ -40,7 +40,7 @@ class Line:
     gib: float
     verdict: str
     most_tokens: float
-    """The result of the function `most_tokens`."""
+    """The most tokens of a step that fits for sure (see the function)."""
     cards: str
 
 
@@ -86,18 +86,18 @@ def headline(step: StepMemory, lines: Sequence[Line]) -> str:
     if len(lines) == 1:
         return f"{peak}, which {lines[0].verdict} on {lines[0].cards} ({lines[0].gib:g} GiB)."
     fitting = [line.gib for line in lines if line.verdict == "fits"]
-    return f"{peak}, which fits on cards with {min(fitting):g} GiB and more." if fitting else f"{peak}: no card fits."
+    return f"{peak}, which fits on {f'cards with {min(fitting):g} GiB and more' if fitting else 'no card for sure'}."
 
 
 def parts(step: StepMemory) -> Table:
-    """Return the parts of the peak."""
+    """Return the table of the peak and its parts, in GiB."""
     names = ("peak", "weights", "gradients", "optimizer", "activations")
     columns = tuple(Column(name, "GiB", places=1) for name in names)
     return Table("memory in GiB", columns, (tuple(getattr(step, name) / GIB for name in names),))
 
 
 def table(lines: Sequence[Line], context: int) -> Table:
-    """Return for each size of memory the verdict, the longest sequence in tokens, and the largest batch."""
+    """Return a line per size of memory: the verdict, the most tokens, and the most sequences of `context` tokens."""
     counts = [Column(name, "count") for name in ("longest sequence", "largest batch")]
     columns = (Column("GiB", "GiB", places=0), Column("verdict"), *counts, Column("cards"))
     figures = [

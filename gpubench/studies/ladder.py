@@ -29,7 +29,7 @@ class Ladder:
     """The rungs of a suite on one specimen in one precision, lowest first."""
 
     rungs: list[Group]
-    """One group per rung, with the trials that missed the goal; `accuracy` and `success_rate` are means over trials."""
+    """One group per rung, also of trials that missed the goal; `accuracy` and `success_rate` are means over trials."""
     cases: frozenset[int]
 
     @property
@@ -57,7 +57,7 @@ class Ladder:
 
     @property
     def steps(self) -> Iterator[tuple[Group, Group | None]]:
-        """Yield each rung that ran with the one that ran before it, or None for the first."""
+        """Yield each rung that ran with the next lower one that ran, or None for the lowest."""
         return zip(self.rungs, [None, *self.rungs[:-1]], strict=True)
 
 
@@ -89,7 +89,7 @@ def _rung(groups: Sequence[Group], trials: pd.DataFrame) -> Group:
 
 
 def sections(compared: Compared) -> Iterator[Section]:
-    """Yield a section per suite with a ladder; only for the metric seconds."""
+    """Yield a section per suite with a ladder; only if `compared.is_usual`."""
     by_suite: dict[str, list[Ladder]] = defaultdict(list)
     for ladder in ladders_of(compared.frame, compared.labels) if compared.is_usual else []:
         by_suite[ladder.rungs[0].suite].append(ladder)

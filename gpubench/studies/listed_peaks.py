@@ -34,7 +34,7 @@ class ListedCard:
     def peak(self, precision: str) -> float | None:
         """Return the dense FLOP/s of `precision`, or None if it is not listed.
 
-        A card without tensor cores multiplies precisions that are not listed at fp32's rate.
+        For a card without tensor cores, the peak of fp32 replaces those that are not listed.
         """
         return self.flops.get(multiplied_in(precision)) or (None if self.tensor_cores else self.flops["fp32"])
 

@@ -23,7 +23,7 @@ from gpubench.suite.precisions import FULL
 from gpubench.suite.trial import counts_by_rate
 
 MASTER = "fp16-master"
-"""The mixed precision of 2019. It is called mixed if a workload has no other mixed precision."""
+"""The mixed precision of 2019, before torch.autocast. It is called mixed if a workload has no other mixed precision."""
 IS_MIXED = f"mixed precision is {MASTER} here: an fp16 model with fp32 master weights"
 WIDE = 2.0
 """If the largest ratio is this many times the smallest, the range is shown instead of the mean."""
@@ -64,7 +64,7 @@ def compares_more(workload: Workload) -> bool:
 
 
 def _is_shown_elsewhere(workload: Workload, compared: Compared) -> bool:
-    """Return whether other studies show all groups: changes of an ablation, batches, or rungs."""
+    """Return whether other studies show all groups: changes of an ablation, batches, or rungs of a ladder."""
     if any(map(is_change, workload.comparisons)):
         return True
     if not compared.is_usual:
@@ -213,7 +213,7 @@ def _names(c: Comparison) -> tuple[str, str]:
 
 
 def _verdict(verdicts: Sequence[str]) -> tuple[str, tuple[int, str] | None]:
-    """Return the verdict if all models have the same, else `undecided` and how many have which decided verdict."""
+    """Return the verdict if all models agree, else `undecided`, and (count, verdict) if the decided ones agree."""
     counts = Counter(verdicts)
     if len(counts) == 1:
         return verdicts[0], None

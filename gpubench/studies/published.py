@@ -20,7 +20,7 @@ Row = Mapping[str, Any]
 
 
 def epoch_sections(compared: Compared) -> Iterator[Section]:
-    """Yield the accuracy of each epoch, a section per suite; only for the metric seconds."""
+    """Yield the accuracy of each epoch, a section per suite; only if `compared.is_usual`."""
     by_suite: dict[str, list[tuple[Group, list[Epoch]]]] = defaultdict(list)
     for workload in compared.workloads if compared.is_usual else []:
         for group in workload.cases:
@@ -90,10 +90,10 @@ def _stages(group: Group, stages: Sequence[tuple[int, float]]) -> Result:
 
 
 def published_sections(compared: Compared) -> Iterator[Section]:
-    """Yield a section for each publication: its authors' runs beside the runs of others; only for seconds.
+    """Yield a section for each publication: its authors' runs beside those of others; only if `compared.is_usual`.
 
     A publication is the rows of one suite and `session` that declare this study. Rows with the source of the first row
-    are the authors'. The other rows are from other machines, so no result has a verdict.
+    are the authors'. Each row is one run, so no result has a verdict.
     """
     if not compared.is_usual:
         return
@@ -131,7 +131,7 @@ def _against_others(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Res
 
 
 def _stated_gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Result]:
-    """Yield speedups that were published without times, from tables with `what`, `times` and `baseline`."""
+    """Yield speedups published without durations, from tables with `what`, `baseline` and `times` (the factor)."""
     for line in lines:
         for stated in table_of(line["table"]):
             try:
@@ -142,14 +142,14 @@ def _stated_gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Resul
             if 0 < gain < PLAUSIBLE_SECONDS[1]:
                 model, place = str(line["model"]), _machines(line)
                 claim = f"{model} on {place} is up to {words.times(gain)} as fast with {what} as with {baseline}"
-                more = {"place": place, "caveats": ("published without times",)}
+                more = {"place": place, "caveats": ("published without durations",)}
                 yield _result(line, cases, f"{model} with {what}", baseline, gain, claim, **more)
 
 
 def _result(
     line: Row, cases: frozenset[int], subject: str, baseline: str, gain: float, claim: str, **more: Any
 ) -> Result:
-    """Return a result of the authors' run in `line`; `more` are further fields of the result."""
+    """Return a result of the published run in `line`; `more` are further fields of the result."""
     fields: dict[str, Any] = {"models": (str(line["model"]),), "cases": cases, "source": words.author(line["source"])}
     return Result("published", str(line["suite"]), subject, gain, claim, baseline, **fields, **more)
 

@@ -1,4 +1,4 @@
-"""What a site shows: every case with its rank among comparable ones, its rows, and the published figures.
+"""What the pages of `gpubench site` show: each case with its rank among comparable ones, its rows, published figures.
 
 `show.site` makes pages of it.
 """
@@ -117,7 +117,7 @@ class Contents:
     answer: Answer
     cases: Sequence[RankedCase]
     rows: Sequence[SiteRow]
-    """All rows that were read."""
+    """All rows that can be used, one per trial."""
     ranking: Ranking
     published: Published
     licensed: bool = False
@@ -125,7 +125,7 @@ class Contents:
 
 
 def contents_of(paths: Sequence[Path], *, licensed: bool = False) -> Contents:
-    """Return the contents of a site for the files in `paths`; files without a row become problems of the answer."""
+    """Return the contents of a site for the files in `paths`; without rows, only published figures and problems."""
     ranking = rank()
     ranking = replace(ranking, lines=tuple(line for line in ranking.lines if line.figures))
     files = count_files(paths)

@@ -54,7 +54,7 @@ class Curve:
 
     @property
     def title(self) -> str:
-        """Model, card, and what a process does in one step."""
+        """Model, precision, card, batch per process and dtype of sent gradients; for a series: goal, model, card."""
         shared, card = self.shared, short(str(self.shared["card"]))
         if self.is_to_goal:
             return f"minutes to the goal of {shared['goal']:g} by processes, {shared['model']} on {card}"
@@ -78,7 +78,7 @@ def sections(compared: Compared) -> Iterator[Section]:
 
 
 def _curves(frame: pd.DataFrame) -> Iterator[Curve]:
-    """Yield a curve per case, of any suite."""
+    """Yield a curve per case, card and stack, of any suite; published rows are left out."""
     rate = frame["samples_per_second"]
     ok = frame[(frame["status"] == "ok") & (rate > 0) & (rate < math.inf) & (frame["mode"] != "published")]
     ok = ok[~only_sums(ok) & (ok["batch_size"] > 0)]

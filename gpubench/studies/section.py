@@ -41,7 +41,7 @@ class Column:
 
     name: str
     unit: str = ""
-    """Of figures: `s`, `samples/s`, `share` (0.94, shown as 94%), `ratio`, `bytes`, `count` ...; empty for texts."""
+    """Unit: `s`, `samples/s`, `share` (0.94, shown as 94%), `ratio`, `bytes`, `count` ...; empty for texts."""
     better: Literal["", "lower", "higher"] = ""
     note: bool = False
     """Whether the texts may be long: narrow screens show them below the table."""
@@ -129,7 +129,7 @@ class BarGroup:
 
 @dataclass(frozen=True)
 class Bars:
-    """A chart of bars. With a `reference`: of dots with whiskers, for ratios, around a line at that value."""
+    """A chart of bars. With a `reference` it has dots with whiskers, for ratios, and a line at that value."""
 
     name: str
     """Stem of its file name, unique in the answer."""
@@ -200,13 +200,13 @@ class Result:
     facts: Mapping[str, str] = field(default_factory=dict)
     """What else both sides have in common: texts by name."""
     settings: tuple[str, ...] = ()
-    """The facts in which it differs from results with the same words."""
+    """The facts in which it differs from results with the same subject, baseline, precision and card."""
     differences: tuple[str, ...] = ()
     """How its rows were made, and other differences between its sides."""
     caveats: tuple[str, ...] = ()
     """Why its figure may mislead: marked runs, models that differ widely, full runs with another figure."""
     contradicted: bool = False
-    """Whether a sample of its recipe projects another figure. This last of its caveats does not move it down."""
+    """Whether a sample of its recipe projects another figure: its last caveat, which `in_order` ignores."""
     projected: bool = False
     """Whether its figures are projected from a sample."""
     parts: tuple[Part, ...] = ()
@@ -253,7 +253,7 @@ class Result:
         return " ".join(f"{word} {name}" for name, word in parts if name)
 
     def models_beside(self, text: str) -> str:
-        """Return the model, or the number of models, to be shown beside a text; empty where that names the model."""
+        """Return the model, or the number of models, to show beside a text; empty if the text names the model."""
         if len(self.models) > 1:
             return f"{len(self.models)} models"
         return "" if self.models[0] in text.split() else self.models[0]
@@ -306,7 +306,7 @@ class Answer:
     missed: int = 0
     """Number of rows left out of pairs because their run missed the goal."""
     left_out: tuple[str, ...] = ()
-    """Groups that were not compared, outside of all sections."""
+    """Notes on rows that were not compared, besides those of the sections."""
     problems: tuple[str, ...] = ()
     """Problems while reading files."""
     table: Callable[[frozenset[int] | None], bytes] = lambda cases: b""

@@ -1,4 +1,4 @@
-"""Texts of results, for every study and for `show`: ratios, times, names, runs, caveats, titles, and distinct facts."""
+"""Texts for studies and `show`: ratios, times, names, runs, caveats, titles, the foot (text below) of a chart."""
 
 import re
 from collections import Counter, defaultdict
@@ -363,7 +363,7 @@ def marked(marks: Mapping[str, int], total: int, what: str = "") -> list[str]:
 
 
 def chart_foot(groups: Sequence[Group]) -> str:
-    """Return the foot of a chart: measured or projected, runs, marks, torch, driver, batch and sources."""
+    """Return the text below a chart: measured or projected, runs, marks, torch, driver, batch and sources."""
     trials = sorted({group.trials for group in groups})
     counts = str(trials[0]) if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
     sources = dict.fromkeys(without_commit(group.source) for group in groups if group.source)
@@ -388,7 +388,7 @@ def read_of(answer: Answer) -> list[str]:
         return [f"{answer.about:,} of {rows}{f' in {files}' if answer.files else ''}."]
     sentences = [f"{files}, {rows}." if answer.files else f"{rows}."]
     sentences += [f"{answer.stopped:,} trial{'s' * (answer.stopped > 1)} not finished."] if answer.stopped else []
-    lacking = "a result" if answer.metric == "seconds" else answer.metric
+    lacking = "a usable time" if answer.metric == "seconds" else answer.metric
     sentences += [f"{answer.failed - answer.stopped:,} without {lacking}."] if answer.failed > answer.stopped else []
     sentences += [f"{answer.missed:,} run{'s' * (answer.missed > 1)} missed the goal."] if answer.missed else []
     return sentences

@@ -1,4 +1,4 @@
-"""Reads the published training speeds (public_speeds.csv) and the data sheets of cards (data_sheets.csv).
+"""Reads published training speeds (public_speeds.csv) and data sheets (data_sheets.csv); shortens names of cards.
 
 The other modules of this folder and the site use them.
 """

@@ -28,7 +28,7 @@ LEAST_BATCH = 64
 
 
 def reference_sentences(rows: pd.DataFrame) -> list[str]:
-    """Return a sentence for each card, precision and batch: its ratio to the reference, or why it is not ranked."""
+    """Return a sentence for each card, precision and batch: its ratio to the anchor, or why it is not ranked."""
     sentences = []
     for (card, device), card_rows in _rows_of_study(rows).groupby(["card", "device"], sort=False):
         if device == "cpu":

@@ -31,7 +31,7 @@ class RankedCard:
     is_measured: bool
     """Whether it has a published figure in the first class; else it is estimated from its data sheet."""
     figures: int
-    """Number of its published figures."""
+    """Number of its published figures that are used."""
     dollars: float | None
     """Per hour."""
     per_dollar: SpeedRatio | None
@@ -84,7 +84,7 @@ def rank(
 def answer(ranking: Ranking, lines: Sequence[RankedCard], *, are_chosen: bool = False) -> Answer:
     """Return the headline, the table of these lines, a chart and notes.
 
-    `are_chosen`: the user named these cards, so the headline and the chart are about them; else about the best known.
+    `are_chosen`: the user named these cards, so the headline and the chart are about them, not about all.
     """
     claim = _fastest_of(ranking, lines) if are_chosen else headline(ranking)
     drawn = chart(ranking, lines if are_chosen else ranking.well_known(MOST_DRAWN))

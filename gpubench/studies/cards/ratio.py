@@ -71,9 +71,9 @@ def pairs_of(groups: Sequence[FigureGroup], card: str, other: str) -> list[Pair]
 class Speeds:
     """The speeds of all cards in a class of precisions, by some published figures and the data sheets.
 
-    Each card has one speed, so ratios of cards agree with each other. The model: log figure = level of the recipe + log
-    speed of the card. Alternating means fit it. For each card, all figures of one source together have weight 1; the
-    speed by its data sheet has SHEET_WEIGHT.
+    Each card has one speed, so ratios of cards agree with each other. The model is log figure = level of the recipe +
+    log speed of the card, fitted by alternating means. For each card, all figures of one source together have weight 1;
+    the speed by its data sheet has SHEET_WEIGHT.
     """
 
     def __init__(self, groups: Sequence[FigureGroup], kind: str) -> None:

@@ -174,4 +174,4 @@ def _medians(used: Sequence[tuple[str, Figure]], classes: Sequence[str]) -> Tabl
         }
         for (workload, unit), of_class in sorted(figures.items(), key=lambda item: -count[item[0]])
     ]
-    return Table.of("median rates", lines)
+    return Table.of("median figures", lines)
