@@ -1,4 +1,4 @@
-"""Case, Trial, Lap and Measurement: frozen data that parent and worker exchange as JSON."""
+"""Case, Trial, Lap, Measurement and the statuses: frozen data that parent and worker exchange as JSON."""
 
 import struct
 from collections.abc import Mapping
