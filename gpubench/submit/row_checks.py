@@ -26,8 +26,7 @@ FIRST_RUN = datetime(2026, 11, 20, tzinfo=UTC)
 SAME_PEAK = 1.1
 """Maximum ratio of a training's FLOP/s to the measured peak. Above 1, because the peak was measured at another time."""
 EMULATED = 10.0
-"""The same ratio for fp16 on a CPU, which emulates it: convolutions were 4.4 times as fast as the matrix products of
-the peak. 10 leaves a margin."""
+"""The same ratio for fp16 on a CPU, which emulates it: convolutions were 4.4 times as fast as the peak's products."""
 MEMORY_SLACK = 1.05
 """Maximum ratio of used memory to the card's memory, which tools count in different ways."""
 ROUNDED = 10.0 ** (1 - DIGITS)

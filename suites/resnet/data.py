@@ -1,4 +1,4 @@
-"""CIFAR-100, and its two pipelines: batches made on the device, or by torch's DataLoader in worker processes."""
+"""CIFAR-100, its augmentation, and two pipelines: on the device, or in worker processes of torch's DataLoader."""
 
 import math
 from collections.abc import Iterator
@@ -211,7 +211,7 @@ class PilImages(Dataset[Sample]):
 
 
 def worker_loader(images: torch.Tensor, labels: torch.Tensor, trial: Trial, *, augment: bool) -> Any:
-    """Return a torch DataLoader whose worker processes transform PIL images one by one, as in 2019."""
+    """Return a torch DataLoader whose worker processes transform PIL images one by one, as in the article."""
     dataset = PilImages(images, labels, trial, augment)
     batches = ShardedBatches(len(images), trial, augment)
     loader: Any = DataLoader(
