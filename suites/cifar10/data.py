@@ -34,7 +34,7 @@ class Images(NamedTuple):
 
 
 def load_images(trial: Trial) -> Images:
-    """Return the dataset or random images: in device memory if the rung prepares them there, as the records do."""
+    """Return the dataset or random images: in device memory if the rung prepares them there (pipeline `device`)."""
     counts = trial.params.train_images or TRAIN_IMAGES, trial.params.valid_images or TEST_IMAGES
     if trial.synthetic:
         images = noise_images(counts, trial.seed)

@@ -1,6 +1,6 @@
 """ResNet-18 to 152 on CIFAR-100 in fastai: time of a whole run.
 
-After the benchmark of an RTX 2080 Ti against a GTX 1080 Ti (S. Bhutani, 2019;
+After the article that compares an RTX 2080 Ti with a GTX 1080 Ti (S. Bhutani, 2019;
 init27/RTX-2080Ti-Vs-GTX-1080Ti-CIFAR-100-Benchmarks). Its procedure is `recipe=article`: an ImageNet body that stays
 frozen but for its BatchNorm, a new head, transforms on the CPU, one cycle of 30 epochs. `recipe=full`, the default,
 trains every weight from random initialisation. Published, 30 epochs of ResNet-18 in fp32: 1,692 s on the RTX 2080 Ti
@@ -69,7 +69,7 @@ SUITE = Suite(
     version=6,
     models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
     params={
-        "recipe": Param("full", "train all weights, or as the article of 2019", choices=("full", "article")),
+        "recipe": Param("full", "train all weights, or do as the article of 2019", choices=("full", "article")),
         "epochs": Param(30, "epochs of the whole run", least=1),
         "image_size": Param(224, "pixels the 32 x 32 images are resized to", least=8),
         "lr": Param(0.0, "peak learning rate; 0 is the recipe's: 0.003, but 0.01 for the article's ResNet-18 in fp32"),

@@ -1,4 +1,4 @@
-"""CIFAR-100, its augmentation, and two pipelines: on the device, or in worker processes of torch's DataLoader."""
+"""CIFAR-100 for the recipes `full` and `article`: augmentation, on the device or in DataLoader's worker processes."""
 
 import math
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ def shards_of(samples: int, trial: Trial, train: bool) -> list[Shard]:
 
 
 def crop_and_flip(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Return the images padded by 4, cropped to 32 at random, and half of them flipped; a whole batch at once."""
+    """Return the images padded by 4, cropped to 32 at random, and flipped with probability 0.5; a batch at once."""
     n, device = len(images), images.device
     rows = torch.randint(0, 9, (n, 1, 1, 1), generator=generator, device=device)
     columns = torch.randint(0, 9, (n, 1, 1, 1), generator=generator, device=device)

@@ -13,7 +13,7 @@ columns of `table` are those of nccl-tests. After the sums a linear layer is tra
 
 `resnet50` and `alexnet-bn` train on random images on the device, as many and as large as ImageNet's. So neither disk
 nor decoder hides the cost of communication. Forward and backward are in the precision, weights in fp32. The optimizer
-is LARS, without weight decay on biases and BatchNorm.
+is LARS, without weight decay on biases and BatchNorm. Jia and others sent gradients in fp16 (`gradients_as`).
 
 training.py has all models.
 """
@@ -58,7 +58,7 @@ SUITE = Suite(
         "train_images": Param(IMAGES, "images in an epoch", least=1),
         "image_size": Param(224, "pixels of an image", least=63),
         "accumulate": Param(1, "batches whose gradients are added up before processes communicate", least=1),
-        "gradients_as": Param("fp32", "dtype in which DDP sends gradients (Jia et al.: fp16)", choices=("fp32", "fp16")),
+        "gradients_as": Param("fp32", "dtype in which DDP sends gradients", choices=("fp32", "fp16")),
         "all_reduce": Param("flat", "how DDP sums gradients", choices=("flat", "hierarchical", "hybrid")),
         "hybrid_kib": Param(64, "all_reduce=hybrid: KiB up to which a bucket is summed hierarchically", least=1),
         "bucket_mib": Param(25, "MiB of gradients that DDP sends together", least=1),

@@ -5,7 +5,7 @@ parallel loading, several devices (DDP), mixed precision, early stopping, shardi
 
 The pipeline is a plain loop, and each trick is one parameter of it (mixed precision: the row's precision). Each trick
 is also one model of this suite, which sets that parameter and no other. `with-...` has all tricks up to that one, in
-the order of the article.
+the order of the article; sharding replaces DDP.
 
 Timed: all epochs with their validation, and the test at the end; the start of loader processes is part of the first
 epoch. Not timed: imports, starting the other training processes, building the model, reading the dataset.
