@@ -433,7 +433,7 @@ def test_a_quick_run_suits_the_machine_and_the_data(photos, cli):
 
 def test_a_batch_that_the_tree_or_a_cpu_cannot_take_is_refused(photos):
     trial = trial_of(photos, mode="quick")
-    with pytest.raises(UserError, match="512 images a process are more than the tree"):
+    with pytest.raises(UserError, match="batch 512 is too large: a step of all processes"):
         run(replace(trial, case=replace(trial.case, batch_policy="max", batch_size=512)))
     case = small_trial(IMAGENET, "resnet50", "fp32", {"copies": "false"}, batch=512).case
     assert IMAGENET.suite.recipe_batch("resnet50", case.params, "fp32") == 512

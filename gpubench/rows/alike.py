@@ -1,6 +1,6 @@
-"""The columns in which rows must agree to be alike: to be compared, resumed, exported, submitted or used as references.
+"""The columns in which rows must agree to be alike: to be pooled, compared, resumed, submitted or used as references.
 
-All lists follow from the roles in rows/row.py. Frames of `analysis.groups.completed` have the columns of AS_COMPARED.
+Most names come from the roles in rows/row.py. Frames of `analysis.groups.completed` have the columns of AS_COMPARED.
 """
 
 from gpubench.rows.column import Role
@@ -37,7 +37,7 @@ KEY = [*WORKLOAD, *compared(Role.CASE, Role.BATCH)]
 """Columns in which two groups must agree to be compared, except for the compared column."""
 
 SPECIMEN = compared(Role.SPECIMEN)
-"""Columns in which trials must agree to be pooled: the specimen of the card, and the session.
+"""Columns in which trials must agree to be pooled: the card, its specimen, and the session.
 
 `unknown_device` is the device (`cuda:1`) if it has no hash that identifies it, else empty.
 """
@@ -49,7 +49,7 @@ SOFTWARE = columns_of(Role.SOFTWARE)
 """Versions; only their first two numbers are compared."""
 
 LINK = compared(Role.LINK)
-"""Columns of rows with several processes. They are empty, that is unknown, in older and in published rows."""
+"""What connects several processes. Empty for one process; also in older and published rows, where it is unknown."""
 
 STACK = list(dict.fromkeys([*SOFTWARE, *STACK_PARAMS, *compared(Role.SETTING), *LINK]))
 """Columns of software and settings. A difference in one can change a time by 20%, so the ratio gets no verdict."""
@@ -61,7 +61,7 @@ TURNS = ["torch", "memory_limit_bytes", *columns_of(Role.CODE)]
 """Columns in which runs that alternate in one session (`--session NAME`) may differ."""
 
 TRIAL = [*CASE, *TURNS, "threads_asked", "cudnn_benchmark", "device"]
-"""Columns in which rows of one trial agree, besides its number. `completed` takes STACK_PARAMS out of `params`."""
+"""Columns in which rows of one trial agree, besides its number. `completed` moves STACK_PARAMS here from `params`."""
 
 GROUP = list(dict.fromkeys([*KEY, *SPECIMEN, "batch_size", *STACK, *TURNS]))
 """Columns in which the trials of one group agree."""
@@ -79,7 +79,7 @@ OUTCOMES = columns_of(Role.FIGURE)
 """Measured columns: a group has their medians over its trials."""
 
 SERIES = compared(Role.RECIPE, Role.CASE, Role.SPECIMEN)
-"""Columns in which the rows of one published series agree. Their numbers of processes differ."""
+"""Columns in which the rows of one published series agree; its rows differ in the number of processes."""
 
 REFERENCE = list(dict.fromkeys([*KEY, "batch_size", "card", "torch", "cuda", "memory_limit_bytes", *LINK]))
 """Columns in which rows of two hosts agree if the rate of one is a reference for the other."""
@@ -96,4 +96,4 @@ SUBMITTED = [
     for name in [*columns_of(Role.RECIPE, Role.SCALE, Role.CASE, Role.BATCH, Role.SPECIMEN), *TURNS]
     if name != "measured"
 ]
-"""Columns in which the trials of one case in one run agree in submitted files (not in `measured`: see WORKLOAD)."""
+"""Columns in which the trials of one case in one run agree in submitted files. `measured` may differ: see WORKLOAD."""

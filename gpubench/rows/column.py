@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 DIGITS = 6
-"""Significant digits of a measured figure: more than any clock has, and short in the file."""
+"""Significant digits of a measured figure: finer than trials differ, and short in the file."""
 EXACT = 2**53
 """Whole numbers up to this one are exact in a float, the type in which they are read."""
 
@@ -39,7 +39,7 @@ CELSIUS = Range("above absolute zero", -273.15)
 class Role(Enum):
     """Kind of fact in a column. It decides which rows are alike (see rows/alike.py)."""
 
-    RECIPE = "what was run: rows that differ in it are never compared, nor in one table"
+    RECIPE = "what was run: rows that differ in it are never compared, nor listed in one table"
     SCALE = "what was run, in columns that may change with the number of processes"
     ORIGIN = "where the time comes from: measured or projected, published by whom"
     CASE = "what was run; a table can have several: models, precisions, batch policies"
@@ -108,7 +108,7 @@ def breaks(
 ) -> "bool | npt.NDArray[np.bool_]":
     """Return whether a number, or each number of an array, is outside the range. NaN (an empty cell) is not.
 
-    Infinity always is outside. So is a fraction if `whole`.
+    Infinity is always outside. If `whole`, so are fractions and numbers beyond EXACT.
     """
     least, most = (max(allowed.least, -EXACT), min(allowed.most, EXACT)) if whole else (allowed.least, allowed.most)
     broken = (numbers < least) | (numbers > most) | (abs(numbers) == math.inf)

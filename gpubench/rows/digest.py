@@ -38,7 +38,7 @@ def edited(file: File) -> list[int]:
 def is_whole(names: Sequence[str], cells: Sequence[str]) -> bool:
     """Return whether the digest of a row fits its other cells.
 
-    Programs may have moved the columns, dropped empty ones or added notes: three orders of columns are tried.
+    Programs may have moved the columns, dropped empty ones or added others: three orders of columns are tried.
     """
     cell = dict(zip(names, cells, strict=True))
     orders = (names, [name for name in COLUMNS if name in cell], COLUMNS)

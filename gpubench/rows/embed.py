@@ -28,7 +28,7 @@ _MARKUP = re.compile(
 
 
 class RowsLostError(ValueError):
-    """A picture or page has no rows, or damaged ones; the message names the remedy."""
+    """A picture, page or .gz has no rows, or damaged ones."""
 
 
 def packed(table: bytes) -> str:
@@ -55,7 +55,7 @@ def html_link(table: bytes) -> str:
 
 
 def table_in(content: bytes) -> bytes | None:
-    """Return the CSV inside a picture, a page or a .csv.gz; None for any other file. Raises RowsLostError."""
+    """Return the CSV inside a picture, page or .csv.gz; None for other files. Raises RowsLostError if it is lost."""
     kind = next((name for start, name in PICTURES.items() if content.startswith(start)), "")
     markup = content[:1024].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<"
     try:
@@ -92,7 +92,7 @@ def _png_text(content: bytes) -> bytes:
 
 
 def _unpacked(content: bytes) -> bytes:
-    """Return unpacked content of zlib or gzip. Raises RowsLostError if it is too large or its end is missing."""
+    """Return unpacked content of zlib or gzip. Raises RowsLostError if it is too large, cut short, or several files."""
     stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
     table = stream.decompress(content, min(MOST_BYTES, max(LEAST_BYTES, MOST_TIMES * len(content))))
     # Unused data: the file has several .gz, and only the first would be read.

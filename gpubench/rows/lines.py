@@ -1,4 +1,4 @@
-"""Reads a CSV file line by line if polars cannot read it at once: good lines are used, each bad one is reported."""
+"""Reads a CSV file line by line if polars cannot read it at once: uses good lines, reports bad, torn and newer ones."""
 
 import math
 import re
@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
 def good_rows(file: File, problems: list[str]) -> dict[int, list[str]]:
-    """Return the cells of the good rows, in our columns, by line number; add the faults of others to `problems`.
+    """Return the cells of the good rows, in our columns, by line number; report bad and changed rows in `problems`.
 
     gpubench writes a row in one line, so that a torn line damages no other.
     """

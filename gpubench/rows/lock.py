@@ -1,4 +1,4 @@
-"""Locks files and folders for this process, without lock files: the system ends a lock when the process ends."""
+"""Locks files and folders for this process, without lock files: the system unlocks them when the process ends."""
 
 import contextlib
 import errno

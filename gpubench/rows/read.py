@@ -76,7 +76,7 @@ class Loaded:
         return self.frame
 
     def table(self, rows: Iterable[int] | None = None) -> bytes:
-        """Return a CSV of the rows at these places of the index (None: all), as in their files. Needs `keep`."""
+        """Return a CSV of the rows at these places of the index (None: all), as in their files. Needs load's `keep`."""
         wanted = set(self.frame.index if rows is None else rows)
         table, first = [",".join(COLUMNS).encode()], 0
         for source in self.sources:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from gpubench.rows.column import ANY, AT_MOST_1, CELSIUS, POSITIVE, SHARE, Column, Role, column, figure, number, quality
 
 SCHEMA = 1
-"""History: 1 (2026-11) the first."""
+"""Version of the table. History: 1 is the first (2026-11)."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Row:
     rung: int | None = number("case", "", "number of the step in the suite's ladder, from 1")
     studies: str = column(
         "record",
-        "studies of `compare` that use the row: ladder, ablation, batch, stages, scaling, placing; published: a"
-        " published work and, in the same session, those it is compared with",
+        "studies of `compare` that use the row: ladder, ablation, batch, stages, scaling, placing; published: runs of"
+        " a publication and, in the same session, runs of others beside them",
     )
     precision: str = column(
         "case", "fp32, tf32, fp16, bf16, fp16-master, fp16-pure, bf16-pure, float8, int8-mixed", role=Role.CASE
@@ -38,7 +38,7 @@ class Row:
     batch_size: int | None = number(
         "case",
         "samples",
-        "samples in one step of one process; columns or sequences of text for a language model",
+        "samples in a batch of one process; columns or sequences of text for a language model",
         POSITIVE,
         role=Role.BATCH,
     )
@@ -48,7 +48,7 @@ class Row:
         " author (chosen by the author of a published figure)",
         role=Role.CASE,
     )
-    batch_capped: bool | None = column("record", "whether the search ended at 1/20 of the data, or at an error", None)
+    batch_capped: bool | None = column("record", "whether an error or a limit other than memory ended the search", None)
     batch_curve: str = column(
         "record", "JSON list of [batch, samples per second or 0 where it did not fit, peak bytes] of the search"
     )
@@ -96,7 +96,7 @@ class Row:
     cpu_count: int | None = number("environment", "", "logical CPUs the process may use", POSITIVE, role=Role.HOST)
     threads: int | None = number("measurement", "", "threads torch computed with", POSITIVE, role=Role.SETTING)
     memory_format: str = column(
-        "measurement", "layout of images and weights where the suite has both: contiguous or channels_last"
+        "measurement", "layout of images and weights where the suite can choose: contiguous or channels_last"
     )
     os: str = column("environment", "operating system and release")
     cpu_governor: str = column(
@@ -105,7 +105,7 @@ class Row:
     numa_nodes: int | None = number("environment", "", "memory nodes of the host")
     container: str = column("environment", "docker, podman, kubernetes, apptainer, another's name, or none")
     load_average: float | None = figure(
-        "environment", "", "processes that wanted a CPU in the minute before the run began"
+        "environment", "", "mean number of processes that wanted a CPU in the minute before the run began"
     )
     host_reference_seconds: float | None = figure(
         "environment",
@@ -127,7 +127,7 @@ class Row:
     gpubench: str = column("environment", "version of gpubench", role=Role.CODE)
     commit: str = column("environment", "commit of gpubench's checkout, with + where it was edited")
     # The run.
-    session: str = column("run", "random name of the run; trials of one session are interleaved", role=Role.SPECIMEN)
+    session: str = column("run", "--session, or a random name; trials of a session are interleaved", role=Role.SPECIMEN)
     trial: int | None = number("trial.index", "", "round inside the session, from 0")
     until: float | None = number(
         "run",
@@ -252,7 +252,7 @@ class Row:
     peak_memory_bytes: int | None = number(
         "measurement",
         "bytes",
-        "accelerator: most memory allocated (CUDA: after the first lap); CPU: peak resident of the process",
+        "accelerator: most memory allocated (CUDA: after the first lap); CPU: most resident memory of the process",
         role=Role.FIGURE,
     )
     allocator_retries: int | None = number(
@@ -260,7 +260,7 @@ class Row:
         "",
         "CUDA: how often the allocator had to free its cache and allocate again, in steps on a resident batch",
     )
-    # Read by the parent over the timed training laps; empty where less than a second of them was read.
+    # Read by the parent over the timed training laps; all but foreign_load are empty if less than a second was read.
     device_memory_bytes: int | None = number("telemetry", "bytes", "most memory in use on the card, by all programs")
     mean_power_watts: float | None = figure("telemetry", "W", "energy / seconds of the timed training laps")
     energy_joules: float | None = figure("telemetry", "J", "energy of the device over the timed training laps")
@@ -322,7 +322,7 @@ class Row:
     )
     interconnect: str = column(
         "measurement",
-        "what connects them: loopback, NVLink, PCIe, a network and its speed; and the transport that NCCL reports",
+        "what connects the processes: loopback, NVLink, PCIe, a network and its speed; and NCCL's report of it",
         role=Role.LINK,
     )
     rank_spread: float | None = figure(

@@ -1,4 +1,4 @@
-"""Reads the JSON of a row's `table` column: a suite's own lines, such as an epoch each. Broken text gives no lines."""
+"""Reads the JSON of a row's `table` column: a suite's own lines, such as one per epoch. Broken text gives no lines."""
 
 import json
 from collections import defaultdict

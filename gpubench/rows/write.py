@@ -1,4 +1,4 @@
-"""Appends rows to the CSV file of a run, which is locked: each row is complete and synced. Refuses other tables."""
+"""Appends rows to the CSV file of a run (--out), locked and synced. Ends a torn last line, refuses other columns."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ class Busy(UserError):
 
 
 class Rescued(UserError):
-    """Rows could not be written to their file; the message names the file that has them instead, or `data` has them."""
+    """Rows could not be added to their file. The message names the new file with them; without one, `data` has them."""
 
     exit_code = 4
 
@@ -36,7 +36,7 @@ class Rescued(UserError):
 class RowsFile:
     """The CSV file of a run, locked by this process inside the `with` block.
 
-    A new file is created at once, and removed at the end if it has no row.
+    A new file is created at once, and removed at the end if it is still empty.
 
     Args:
         path: the file; a missing folder is created.
@@ -75,7 +75,7 @@ class RowsFile:
         self._file.close()
 
     def append(self, rows: Iterable[Row]) -> None:
-        """Add rows at the end, and sync. Raises Rescued if they had to be written to another file."""
+        """Add rows at the end, and sync. Raises Rescued if that fails: another file or the error then has the rows."""
         lines = _lines(rows)
         try:
             why = self._why_not()
@@ -87,7 +87,7 @@ class RowsFile:
         raise self._rescued(lines, why)
 
     def _opened(self) -> io.FileIO:
-        """Return the file, created if it is missing, and locked."""
+        """Return the file, created if it is missing, and locked if its file system has locks."""
         deadline = time.monotonic() + self._patience_seconds
         while True:
             file = io.FileIO(self.path, "a+")
@@ -103,7 +103,7 @@ class RowsFile:
                 time.sleep(0.1)
 
     def _begin(self) -> None:
-        """Check the header, and complete a last line that was torn when a run was killed."""
+        """Check the header, and end a last line that was torn when a run was killed."""
         file, self._size = self._file, self._size_now()
         start = os.pread(file.fileno(), len(HEADER) + 2, 0)
         if self._size <= len(HEADER) and HEADER.startswith(start):
@@ -137,7 +137,7 @@ class RowsFile:
         return ""
 
     def _write(self, content: bytes) -> None:
-        """Write all of it and sync; if that fails, write nothing. Raises OSError."""
+        """Write all of it and sync; if that fails, cut it off again. Raises OSError."""
         before = self._size_now()
         try:
             _write_out(self._file, content)
@@ -163,7 +163,7 @@ class RowsFile:
         again = f"cat {shlex.quote(str(place))} >> {shlex.quote(str(self.path))}"
         return Rescued(
             f"{self.path} {why} during the run, so {count} row{'s are' if count > 1 else ' is'} in {place} instead."
-            f" To go on, free disk space or move the other file, run `{again}`, then the same command"
+            f" To go on, free disk space or move away what is now at {self.path}, run `{again}`, then the same command"
         )
 
 
@@ -179,7 +179,7 @@ def append(path: Path, rows: Iterable[Row]) -> None:
 def check_writable(path: Path) -> None:
     """Raise UserError if `append` could not write the file: a check before hours of work.
 
-    Creates the folder, and completes a torn last line. A file that a run is writing passes.
+    Creates the folder, and ends a torn last line. A file that a run is writing passes.
     """
     with suppress(Busy), RowsFile(path, patience_seconds=0):
         pass

@@ -12,14 +12,14 @@ FIGURES = (
     "seconds", "train_seconds", "valid_seconds", "samples_per_second", "resident_samples_per_second", "loader_wait",
     "setup_seconds", "startup_seconds", "precision_error", "loss", "accuracy",
 )  # fmt: skip
-"""Figures by which `_copies` recognises a row that was copied from another one."""
+"""Figures by which `_equal` recognises a row that was copied from another one."""
 NAMED_TRIALS = 6
 """Maximum missing trials that a message names."""
 Shape = tuple[object, ...]
 
 
 def problems(rows: Sequence[SubmittedRow], published: Sequence[SubmittedRow] = ()) -> Iterator[Problem]:
-    """Return the problems of rows in comparison with each other and with `published` rows."""
+    """Yield the problems that a comparison of rows with each other and with `published` rows finds."""
     measured = [row for row in rows if not row.published]
     yield from _missing_trials(measured)
     for trials in _by((row for row in measured if row.trained), (*alike.SUBMITTED, "trial")).values():
@@ -37,7 +37,7 @@ def _by(rows: Iterable[SubmittedRow], columns: Sequence[str]) -> dict[Shape, lis
 
 
 def _missing_trials(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
-    """Return cases that lack trials of their run (slow or failed ones may have been removed), and wrong seeds."""
+    """Yield cases that lack trials of their run (slow or failed ones may have been removed), and wrong seeds."""
     failed = _by((row for row in rows if not row.trained), ASKED)
     last = {
         session: max((int(row.number("trial")) for row in group if row.known("trial")), default=0)
@@ -47,7 +47,7 @@ def _missing_trials(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
         first = case[0]
         others = failed.get(tuple(str(first.cells[name]) for name in ASKED), [])
         present = {int(row.number("trial")) for row in [*case, *others] if row.known("trial")}
-        # A run with --until adds no trials of a case that has no result.
+        # A run with --until adds no trials to a case without an ok trial.
         goes_on = not first.known("until") or any(row.text("status") == "ok" for row in case)
         end = last[first.text("session")] if goes_on else max(present)
         missing = [trial for trial in range(end + 1) if trial not in present]
@@ -60,11 +60,11 @@ def _missing_trials(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
             )
         for row in case:
             if row.number("seed") - row.number("trial") != first.number("seed") - first.number("trial"):
-                yield row.problem("trial", f"its seed does not match that of line {first.place.line}, the same case")
+                yield row.problem("trial", f"its seed does not fit that of {_where(first, row)}, of the same case")
 
 
 def _copies(rows: Sequence[SubmittedRow], published: Sequence[SubmittedRow]) -> Iterator[Problem]:
-    """Return rows with the laps or the figures of another row."""
+    """Yield rows with the laps or the figures of another row."""
     submitted = {id(row): at for at, row in enumerate(rows)}
     every = [row for row in [*published, *rows] if row.trained]
     copied: set[int] = set()
@@ -90,7 +90,7 @@ def _equal(rows: Sequence[SubmittedRow]) -> Iterator[tuple[SubmittedRow, Submitt
 
 
 def _is_itself(original: SubmittedRow, row: SubmittedRow) -> bool:
-    """Return whether the original is the same row in the published version of its file."""
+    """Return whether the original is this row in another file of the same name, such as its published version."""
     same_file = original.place.path != row.place.path and original.place.path.name == row.place.path.name
     return same_file and all(str(original.cells[name]) == str(cell) for name, cell in row.cells.items())
 

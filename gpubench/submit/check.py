@@ -43,7 +43,7 @@ class Report:
     missing: list[str] = field(default_factory=list)
     """What must change before a pull request, in sentences."""
     notes: list[str] = field(default_factory=list)
-    """What could not be checked, for the reviewer."""
+    """For the reviewer: what could not be checked, and trials that were disturbed."""
 
 
 def reports(paths: Sequence[Path], against: Sequence[Path] = ()) -> dict[Path, Report]:
@@ -94,7 +94,7 @@ def _sentences(problems: Iterable[Problem]) -> Iterator[str]:
 
 
 def _provenance(frame: pd.DataFrame) -> Iterator[str]:
-    """Return which columns about the origin of rows are empty, or contradict it."""
+    """Yield which columns about the origin of rows are empty or contradict each other."""
     measured = frame["source"] == ""
     for rows, names, whose in (
         (frame[measured], PROVENANCE, ""),
@@ -145,7 +145,7 @@ def _trials(frame: pd.DataFrame) -> Iterator[str]:
 
 
 def _notes(loaded: Loaded, rows: Sequence[SubmittedRow]) -> Iterator[str]:
-    """Return what could not be checked."""
+    """Yield what could not be checked, and how many trials were disturbed."""
     new_rows = _ours(rows)
     if not new_rows:
         return

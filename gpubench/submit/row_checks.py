@@ -1,4 +1,4 @@
-"""Checks one row: required cells, cells that contradict each other, and the limits of its card, date and precision."""
+"""Checks one row: required cells, cells that contradict each other, limits of its card (FLOP/s), date and precision."""
 
 import math
 import re
@@ -26,8 +26,7 @@ FIRST_RUN = datetime(2026, 11, 20, tzinfo=UTC)
 SAME_PEAK = 1.1
 """Maximum ratio of a training's FLOP/s to the measured peak. Above 1, because the peak was measured at another time."""
 EMULATED = 10.0
-"""The same ratio for fp16 on a CPU, which emulates it: convolutions were 4.4 times as fast as the matrix products of
-the peak. 10 leaves a margin."""
+"""The same ratio for fp16 on a CPU, which emulates it: convolutions were 4.4 times as fast as the peak's products."""
 MEMORY_SLACK = 1.05
 """Maximum ratio of used memory to the card's memory, which tools count in different ways."""
 ROUNDED = 10.0 ** (1 - DIGITS)
@@ -58,7 +57,7 @@ def problems(row: SubmittedRow) -> Iterator[Problem]:
 
 
 def _check_required(row: SubmittedRow) -> Iterator[Problem]:
-    """Return the cells that may not be empty, and modes that do not exist."""
+    """Yield required cells that are empty, laps that are no list, unknown modes, and a quality without `data`."""
     compiled = "compile=true" in row.text("params")
     for name in (*REQUIRED, *HOST, *(() if compiled else COUNTED)):
         if not row.known(name) and (name in REQUIRED or row.has(name)):
@@ -131,7 +130,7 @@ def _check_times(row: SubmittedRow) -> Iterator[Problem]:
 
 
 def _check_date(row: SubmittedRow) -> Iterator[Problem]:
-    """Check that the trial started after the first release and before now."""
+    """Check that the trial started after FIRST_RUN, and not in the future."""
     try:
         started = datetime.fromisoformat(row.text("started"))
     except ValueError:
@@ -141,7 +140,7 @@ def _check_date(row: SubmittedRow) -> Iterator[Problem]:
     elif started > datetime.now(UTC) + timedelta(days=1):  # the clocks of two computers differ
         yield row.problem("started", "in the future")
     elif started < FIRST_RUN:
-        yield row.problem("started", f"before the first release ({FIRST_RUN:%Y-%m})")
+        yield row.problem("started", f"before the first run of gpubench ({FIRST_RUN:%Y-%m})")
 
 
 def _check_card(row: SubmittedRow) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""Rows of submitted files with their laps, and problems of such rows. Every module of `submit` uses it."""
+"""Rows of submitted files with their laps, and problems of such rows; for check.py, row_checks.py, across_rows.py."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Finds, loads and checks the files of suites. Its errors are one line. It imports no torch itself."""
+"""Finds, loads and checks the files of suites, and their --set parameters. Errors have one line. Imports no torch."""
 
 import importlib.resources
 import importlib.util
@@ -106,7 +106,7 @@ def find_all(names: Sequence[str]) -> list[LoadedSuite]:
 
 
 def load(path: Path) -> LoadedSuite:
-    """Import the suite at `path` and return it; raises UserError that names the faulty line."""
+    """Import the suite at `path` and return it; raises UserError if its import fails or its SUITE is faulty."""
     files = sources(path)
     module_name = _module_name(path)
     folder = [str(path)] if path.is_dir() else None
@@ -142,7 +142,7 @@ def sources(path: Path) -> list[Path]:
 
 
 def _check(path: Path, suite: Suite) -> None:
-    """Raise UserError if parts of a suite's declaration contradict each other."""
+    """Raise UserError if a suite's declaration lacks a part or contradicts itself."""
     if not suite.models:
         raise UserError(f"{path}: SUITE names no model")
     for name, param in suite.params.items():

@@ -22,7 +22,7 @@ class Precision:
     same range: torch's switches and the dtypes of operands distinguish them.
     """
     products: str
-    """The precision of its multiplications. A card must support that one too, and both have the same peak FLOP/s."""
+    """The precision of its multiplications. A card must support that precision too, and its peak FLOP/s apply."""
     autocast: str = ""
     """torch's dtype of autocast; empty without autocast."""
     tf32: bool = False
@@ -32,7 +32,7 @@ class Precision:
     weights: str = FLOAT32
     """torch's dtype of the model's own weights."""
     masters: bool = False
-    """Whether BatchNorm and the optimizer's copy of the weights stay float32 where the model does not."""
+    """Whether BatchNorm and the optimizer's copy of the weights stay float32 although `weights` is a 16-bit dtype."""
     linears: tuple[str, ...] = ()
     """torch's dtypes of the operands of large linear layers; empty: as in all other layers."""
 
@@ -69,7 +69,7 @@ PRECISIONS: Mapping[str, Precision] = {
 LINEAR_ONLY = frozenset(name for name, precision in PRECISIONS.items() if precision.linears)
 """Precisions of large linear layers; the rest of the model computes in bf16."""
 
-NO_LARGE_LINEAR = "no linear layer is large enough (both sizes multiples of 16, 32 or more; the last layer not counted)"
+NO_LARGE_LINEAR = "no linear layer is large enough (sizes: multiples of 16, at least 32; the last layer does not count)"
 
 UNPROVED = ("mxfp8", "nvfp4")
 """Precisions that people ask for, and that are unsupported on every device."""

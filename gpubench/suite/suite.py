@@ -1,4 +1,4 @@
-"""The classes that a suite declares itself with: Suite, Param and Blueprint."""
+"""What a suite declares itself with: Suite, Param, Blueprint; the parameters of every suite; the names of studies."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -99,7 +99,7 @@ STUDIES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Blueprint:
-    """A model's network and schedule, drawn by `gpubench show`; it is not trained."""
+    """A model's network and schedule, for `gpubench show` and `gpubench fits`; it is not trained."""
 
     network: object
     """A torch module as it is trained: frozen parameters have requires_grad=False."""
@@ -150,7 +150,7 @@ class Suite:
     """Given model, params and precision, the recipe's batch size. It replaces `batch` and `cpu_batch` as the
     default on every device. 0: the recipe names none."""
     train_samples: int | Callable[[Mapping[str, ParamValue]], int] = 0
-    """Samples in one epoch, as a number or from the params. A batch of `max` is at most 1/20 of it (0: a million)."""
+    """Samples in one epoch, as a number or from the params. `max` searches up to 1/20 of it (0: up to 2^20)."""
     most_elements: Callable[[str, Mapping[str, ParamValue]], int] | None = None
     """Given model and params, elements per sample in the largest tensor of a training step: `max` keeps that tensor
     under 2^31 elements, the limit of kernels with 32-bit indices."""
@@ -167,8 +167,8 @@ class Suite:
     Called after the download of the data and before any training; not called for synthetic data. Must not import
     torch."""
     suited: Callable[[Mapping[str, ParamValue], str, str], Mapping[str, tuple[str, str]]] | None = None
-    """Given params, the kind of device and the data's name in rows: values for --set that suit these better than the
-    defaults, by parameter, each with its reason. `--quick` uses them, unless the user set others."""
+    """Given params, the kind of device and the data's name in rows: values for --set, by parameter, that suit this
+    device or data better than the defaults, each with its reason. `--quick` uses them, unless the user set others."""
     extra: str = ""
     """The extra of pyproject.toml that installs `needs`."""
     needs: tuple[str, ...] = ()
@@ -178,7 +178,7 @@ class Suite:
     large_linears: bool | None = None
     """Whether its models have linear layers for float8 and int8-mixed; None: a trial finds out."""
     precisions: Mapping[str, str] = field(default_factory=dict)
-    """By model, the precision that belongs to its definition: it overrides --precision."""
+    """By model, the value for --precision (also `mixed`) that belongs to its definition and overrides the user's."""
     ranks: Callable[[Mapping[str, ParamValue]], int] | None = None
     """Given the params, the number of training processes of a trial, where that is part of the recipe."""
     flops: Callable[[str, Mapping[str, ParamValue]], float] | None = None

@@ -1,4 +1,4 @@
-"""Case, Trial, Lap and Measurement: frozen data that parent and worker exchange as JSON."""
+"""Case, Trial, Lap, Measurement and the statuses: frozen data that parent and worker exchange as JSON."""
 
 import struct
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from gpubench.suite.precisions import FLOAT32, PRECISIONS
 from gpubench.suite.suite import ParamValue
 
 MOST_INTEGER = 2**63
-"""Largest whole number in a result."""
+"""Largest whole number in a measurement."""
 Mode = Literal["sampled", "full", "quick", "probe"]
 RATE_STUDY = "placing"
 """The study of suites whose rates others publish. Nobody needs the time of a whole run of such a suite."""
@@ -196,7 +196,7 @@ class Telemetry:
 
 @dataclass(frozen=True)
 class Measurement:
-    """The result of one trial's process."""
+    """What one trial's process measured, or how it failed."""
 
     status: Status
     reason: str = ""

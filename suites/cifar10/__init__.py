@@ -26,7 +26,7 @@ FLOPS = {"dawn": 2.75647488e9, "resnet9": 2.272032768e9, "resnet9 whitened": 2.2
 
 
 def narrow_flops(edge: int, whitening: bool) -> float:
-    """Return the FLOPs of `narrow` per image of edge x edge; `whitening`: the whitening layer's bias is trained."""
+    """Return the FLOPs of `narrow` per image of edge x edge; `whitening`: whether the whitening layer's bias trains."""
     size, before = edge - 1, 24
     total = 2 * size**2 * 12 * before + 6 * 256 * 10  # fixed filters on patches of 2 x 2 x 3, and the head
     for after in (64, 256, 256):
@@ -59,9 +59,7 @@ SUITE = Suite(
     params={
         "epochs": Param(0, "epochs of the whole run, to which the schedule is stretched; 0: as many as the rung has"),
         "workers": Param(4, "loader processes of the first two rungs"),
-        "compile": Param(
-            False, "torch.compile the network with its loss, and what else a step does; on CUDA with max-autotune"
-        ),
+        "compile": Param(False, "torch.compile the network with its loss (CUDA: max-autotune), the crops, and Muon"),
         "validate": Param(False, "also evaluate between epochs, outside the run's time, and print the accuracy"),
         "runs_per_process": Param(
             1, "whole trainings in a trial, for recipes of seconds; the time is their median", least=1

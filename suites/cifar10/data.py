@@ -1,4 +1,4 @@
-"""Reads the images or makes random ones, and makes batches of them in one of four pipelines."""
+"""Reads CIFAR-10 or makes random images; makes batches (crops, flips, cutout, brightness) in one of four pipelines."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ class Images(NamedTuple):
 
 
 def load_images(trial: Trial) -> Images:
-    """Return the dataset or random images: in device memory if the rung prepares them there, as the records do."""
+    """Return the dataset or random images: in device memory if the rung prepares them there (pipeline `device`)."""
     counts = trial.params.train_images or TRAIN_IMAGES, trial.params.valid_images or TEST_IMAGES
     if trial.synthetic:
         images = noise_images(counts, trial.seed)
@@ -107,7 +107,7 @@ class Batches:
 
 
 class PilImages(Dataset[Sample]):
-    """PIL images that torchvision transforms each time they are used, as in the entry of 2018."""
+    """PIL images that torchvision transforms at each use, as in the DAWNBench entry (bkj/basenet, 2018)."""
 
     def __init__(self, images: torch.Tensor, labels: torch.Tensor, recipe: Recipe, augment: bool) -> None:
         random = [t.RandomCrop(SIZE, padding=recipe.pad, padding_mode="reflect"), t.RandomHorizontalFlip()]
@@ -124,7 +124,7 @@ class PilImages(Dataset[Sample]):
 
 
 class Prepared(Dataset[Sample]):
-    """Arrays that were padded and normalised once; each sample is only cropped, flipped and cut out."""
+    """Arrays that were padded and normalised once; each sample is only cropped, flipped and given a hole (cutout)."""
 
     def __init__(self, images: torch.Tensor, labels: torch.Tensor, recipe: Recipe, augment: bool) -> None:
         self.images = normalised(images, recipe.pad if augment else 0).numpy()
@@ -176,7 +176,7 @@ class FromLoader(Batches):
 
 
 class OnDevice(Batches):
-    """Padded and normalised images in device memory, where each batch is prepared at once."""
+    """Padded and normalised images in device memory. All images of a batch are cropped and flipped together."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class OnDevice(Batches):
             yield (images, labels, index) if self.recipe.leave_out else (images, labels)
 
     def order(self) -> torch.Tensor:
-        """Return the epoch's images in random order: all, or the harder half and some of the easier half."""
+        """Return indices of the epoch's images in random order: all, or the harder half and some of the easier half."""
         kept = self.kept(self.epoch)
         if kept == self.samples:
             return self.shuffled(torch.arange(self.samples, device=self.labels.device))
@@ -269,7 +269,7 @@ def cut_out(
     edge: int,
     recipe: Recipe,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return images and labels of the batch `index`, each image cropped to edge x edge, flipped, cut out and lit.
+    """Return images and labels of the batch `index`: cropped to edge x edge, flipped, with a hole, and with `light`.
 
     Args:
         images: the whole dataset, (N, 3, H, W); its `labels` are (N,).
@@ -316,7 +316,7 @@ class Doubtful(Batches):
 
 
 def pipelines(images: Images, recipe: Recipe, trial: Trial, dtype: torch.dtype) -> tuple[Batches, Batches]:
-    """Return the rung's batches to train on and to evaluate, with images of `dtype`."""
+    """Return the rung's batches to train on and to evaluate. Images of the pipeline `device` have `dtype`."""
     device = torch.device(trial.case.device)
     if recipe.pipeline == "device":
         make = partial(OnDevice, recipe=recipe, trial=trial, device=device, dtype=dtype)

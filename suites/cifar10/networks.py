@@ -1,4 +1,4 @@
-"""The three networks of the ladder, the layers that torch lacks, and the whitening filters."""
+"""The networks `dawn`, `resnet9` and `narrow`, layers that torch lacks (ghost BatchNorm), and the whitening filters."""
 
 import math
 from collections import OrderedDict
@@ -91,7 +91,7 @@ class SmallConv(nn.Conv2d):
     """
 
     most_pixels_in_a_row = 5
-    """At 6 matrix products save a sixth of the time in bf16, but are slower in fp32 (docs/research/cifar10.md)."""
+    """With 6, matrix products save a sixth of the time in bf16, but are slower in fp32 (docs/research/cifar10.md)."""
 
     def __init__(self, before: int, after: int) -> None:
         super().__init__(before, after, 3, padding=1, bias=False)

@@ -46,8 +46,8 @@ class Recipe:
     alternate: bool = False
     """Flip an image in every other epoch instead of at random."""
     narrow_norm: bool = True
-    """Whether fp16-pure keeps BatchNorm's weights and statistics in 16 bits, as the ladder's source does. All other
-    precisions keep them in fp32."""
+    """Whether fp16-pure and bf16-pure keep BatchNorm's weights and statistics in 16 bits, as davidcpage/cifar10-fast
+    does. All other precisions keep them in fp32."""
     pool_first: bool = False
     """Max-pooling before norm and activation instead of after them."""
     activation: str = "relu"

@@ -1,4 +1,4 @@
-"""Trains a rung: warm-up, steps, evaluation, and the loop over runs and epochs."""
+"""Trains a rung: warm-up, learning rate, steps, average of the weights, evaluation, loop over runs and epochs."""
 
 import ctypes
 from dataclasses import replace
@@ -65,7 +65,7 @@ class Run:
         self.epochs = trial.params.epochs or recipe.epochs
         self.train_whitening(True)
         self.optimizers = optimizers(self.model, recipe, self.dtype, compiled=trial.params.compile)
-        # 16-bit weights need the sum of the losses, as in the sources: gradients of a mean are too small.
+        # fp16-pure needs the sum of the losses, as in cifar10-fast: gradients of a mean are too small.
         small = mode.name == "fp16-pure"
         scale = trial.params.loss_scale or (trial.batch_size if small else 0)
         self.stepper = Stepper(mode, self.model, self.optimizers, clock, loss_scale=scale)
@@ -120,7 +120,7 @@ class Run:
             self.losses[places[0]] = losses
         self.stepper.backward(loss)
         self.stepper.step()
-        if self.recipe.ema and self.steps % 5 == 0:  # averaging more often was no better in the source
+        if self.recipe.ema and self.steps % 5 == 0:  # averaging more often was no better (Page)
             follow(self.average, self.model, self.recipe.ema**5)
         return loss.detach()
 

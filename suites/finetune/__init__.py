@@ -8,7 +8,7 @@ same time as real ones. `--set weights=given --weights DIR` starts from real one
 With LoRA the frozen weights have 16 bits where the precision computes in 16 bits; adapters stay fp32. With QLoRA they
 have 4 bits (NF4 with fp32 scales) and are expanded for each product. So QLoRA is a method, not a precision.
 
-Samples are trained tokens. Timed: training steps and validation. training.py has the network, and what trains it.
+Samples are trained tokens. Timed: training steps and validation. The loop is in gpubench/training/sequences.py.
 """
 
 import logging
@@ -102,13 +102,13 @@ SUITE = Suite(
         "method": Param("lora", "full trains all weights; qlora has 4-bit weights", choices=("full", "lora", "qlora")),
         "rank": Param(16, "rank of an adapter", least=1),
         "checkpointing": Param(True, "compute activations of a layer again in the backward pass, to save memory"),
-        "epochs": Param(1, "how often the tokens of an epoch are trained", least=1),
+        "epochs": Param(1, "number of epochs, each with `tokens` new random tokens", least=1),
         "tokens": Param(2_097_152, "tokens of an epoch, from random places of the text", least=1),
         "valid_tokens": Param(131_072, "tokens of the validation, from the start of its text", least=1),
         "context": Param(CONTEXT, "tokens of a sequence", least=2),
         "goal": Param(0.0, "validation loss that ends a full run, at the end of an epoch; 0: none"),
         "lr": Param(2e-4, "highest learning rate of AdamW"),
-        "weights": Param("random", "given: those in --weights DIR", choices=("random", "given")),
+        "weights": Param("random", "initial weights; given: those in --weights DIR", choices=("random", "given")),
     },
     presets={"method": {"full": {"lr": 2e-5}}},
     weights=lambda model, params: model if params["weights"] == "given" else "",

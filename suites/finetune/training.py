@@ -200,7 +200,7 @@ class FourBitWatch(TorchDispatchMode):
     calls = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run the call, and count it if it is one of them."""
+        """Run the call, and count it if it reads 4-bit weights."""
         self.calls += func.__name__.partition(".")[0] in FOUR_BIT_CALLS
         return func(*args, **(kwargs or {}))
 

@@ -1,11 +1,11 @@
 """GPT-2 from random weights, as nanoGPT trains it: tokens per second, and the loss after a fixed number of tokens.
 
-The network is GPT-2 without biases (Radford et al., 2019), the recipe that of karpathy/nanoGPT (3adf61e): AdamW, a
+The network is GPT-2 without biases (Radford et al., 2019). The recipe is karpathy/nanoGPT's (3adf61e): AdamW, a
 cosine learning rate, gradients clipped at 1, sequences of 1,024 tokens from random places of the text. The text is
 WikiText-2, or the text in --data, in bytes. `gpt2-124m` and `gpt2-1.5b` have GPT-2's vocabulary nevertheless, so that
 they compute what nanoGPT computes. benchmarks/against_nanogpt.py compares the losses of both.
 
-Samples are trained tokens. Timed: training steps and validation. training.py has the network, and what trains it.
+Samples are trained tokens. Timed: training steps and validation. The loop is in gpubench/training/sequences.py.
 
 Time to a loss: `--full --set goal=2.5 --set epochs=20 --set tokens=524288` validates after each of 20 short epochs, and
 ends with the first one whose loss is at most 2.5.
@@ -43,16 +43,16 @@ SUITE = Suite(
     models=("gpt2-6m", "gpt2-124m", "gpt2-1.5b"),
     default_models=("gpt2-124m",),
     params={
-        "epochs": Param(1, "how often the tokens of an epoch are trained", least=1),
+        "epochs": Param(1, "number of epochs, each with `tokens` new random tokens", least=1),
         "tokens": Param(10_485_760, "tokens of an epoch, from random places of the text", least=1),
         "valid_tokens": Param(262_144, "tokens of the validation, from the start of its text", least=1),
         "context": Param(CONTEXT, "tokens of a sequence", least=2),
         "layers": Param(12, "layers", least=1),
         "heads": Param(12, "attention heads of a layer", least=1),
         "width": Param(768, "features of a token", least=1),
-        "vocabulary": Param(256, "rows of the embedding; the text uses 256", least=256),
+        "vocabulary": Param(256, "rows of the embedding; a text in bytes uses 256", least=256),
         "optimizer": Param(
-            "adamw", "muon: matrices of the layers by Muon, the rest by AdamW", choices=("adamw", "muon")
+            "adamw", "muon: Muon trains the matrices of the layers, AdamW the rest", choices=("adamw", "muon")
         ),
         "goal": Param(0.0, "validation loss that ends a full run, at the end of an epoch; 0: none"),
         "lr": Param(6e-4, "highest learning rate of AdamW; the last one is a tenth of it"),

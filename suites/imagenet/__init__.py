@@ -7,8 +7,8 @@ docs/imagenet.md has the command for "Training ImageNet in Four Minutes" (Jia an
 as that recipe is published: `phases=four-minutes`, LARS, steps of 64K images (`global_batch`), gradients sent in fp16
 and summed in three steps over groups. The suite `scaling` measures only the rate of such training, on random images.
 
-Timed: all epochs, training, validation and input pipeline, and the checkpoint after each. Not timed: imports, building
-the model, listing the images, making resized copies (`gpubench data prepare imagenet`).
+Timed: training, validation and input pipeline of all epochs, and a checkpoint after each epoch. Not timed: imports,
+building the model, listing the images, making resized copies (`gpubench data prepare imagenet`).
 
 Read network.py first, then data.py and training.py; `phases` are in gpubench/data/schedules.py.
 """
@@ -55,13 +55,13 @@ def check(params: Mapping[str, ParamValue], folder: Path, data: str) -> None:
 
 
 def refuse(case: Case) -> str:
-    """Return why a case cannot run: its weights are too coarse, or its batch does not fit the step or the memory."""
+    """Return why a case cannot run: LARS needs fp32 weights, or the batch does not fit the step or a CPU's memory."""
     if case.params["optimizer"] == "lars" and (reason := autocast_refusal(case.precision)):
         return f"optimizer=lars: {reason}"
     batch, step = case.batch_size or 0, int(case.params["global_batch"])
     schedule = schedule_in(case.params)
     if step % case.processes:
-        return f"global_batch={step}: {case.processes} processes take equal parts of a step; give a multiple of them"
+        return f"global_batch={step}: give a multiple of {case.processes}: all processes take equal parts of a step"
     if step and max(schedule.batch(phase, batch) for phase in schedule.phases) * case.processes > step:
         return f"global_batch={step}: a step has fewer images than the processes take at once; give a smaller --batch"
     pixels = max(phase.size**2 * schedule.batch(phase, batch) for phase in schedule.phases)
@@ -89,10 +89,10 @@ SUITE = Suite(
         "goal": Param(0.93, "top-5 that a full run must reach; 0: none"),
         "optimizer": Param("sgd", "optimizer of all weights", choices=("sgd", "lars")),
         "lr": Param(0.0, "highest learning rate of the schedule; 0: the schedule's own"),
-        "global_batch": Param(0, "images in a step of all processes, from several batches; 0: one batch of each"),
+        "global_batch": Param(0, "images in a step of all processes, in several batches; 0: one batch per process"),
         "weight_decay": Param(1e-4, "weight decay; BatchNorm and biases have none"),
         "gradients_as": Param("fp32", "dtype in which processes send gradients", choices=("fp32", "fp16")),
-        "all_reduce": Param("flat", "how to sum gradients, as in scaling", choices=("flat", "hierarchical", "hybrid")),
+        "all_reduce": Param("flat", "how to sum gradients (suite scaling)", choices=("flat", "hierarchical", "hybrid")),
         "hybrid_kib": Param(64, "hybrid: KiB up to which a bucket is summed hierarchically", least=1),
         "group": Param(0, "hierarchical: processes in a group; 0: those of one machine"),
         "bucket_mib": Param(25, "MiB of gradients that are sent together", least=1),

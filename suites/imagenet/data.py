@@ -1,4 +1,4 @@
-"""The images of a run: the user's tree, read by loader processes, or random ones; in passes, steps and batches."""
+"""The images of a run: the user's folder, read by loader processes, or random images; in passes, steps and batches."""
 
 import io
 import random
@@ -104,7 +104,7 @@ class Pictures(Dataset[Made]):
             cut = crops.random_box(image.size, spec.min_scale, dice)
             pixels = np.asarray(image.resize(size, Image.Resampling.BILINEAR, box=cut))
             return pixels[:, ::-1] if dice.random() < 0.5 else pixels, at
-        return np.zeros((spec.height, spec.width, 3), dtype=np.uint8), index  # the parent sees that all are bad
+        return np.zeros((spec.height, spec.width, 3), dtype=np.uint8), index  # `Feed.run` sees that all are bad
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ class Source:
     valid_images: Sequence[int]
     """Indices of the images to validate on."""
     sizes: Sequence[tuple[int, int]]
-    """Width and height of the images to validate on, by index; empty if no phase validates on rectangles."""
+    """Width and height of all validation images, by index; of files only if a phase validates on rectangles."""
 
     def __init__(self, trial: Trial) -> None:
         self.trial = trial

@@ -1,4 +1,4 @@
-"""Network, optimizer and precision; and the score in validation."""
+"""The networks, SGD or LARS, a training step, and the score (top-1, top-5, loss) in validation."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,8 +25,8 @@ MOMENTUM = 0.9
 def network_of(name: str, classes: int) -> torch.nn.Module:
     """Return AlexNet with BatchNorm, or torchvision's ResNet with a zero scale in the last BatchNorm of each block.
 
-    They take images of any size. Their last layer begins with weights from N(0, 0.01). `small` is for a CPU and small
-    images: ResNet-18's first layers, a block of 64 channels and one of 128.
+    Images need at least 31 x 31 pixels. The last layer begins with normal weights of standard deviation 0.01. `small`
+    is for a CPU and small images: ResNet-18's first layers, a block of 64 channels and one of 128.
     """
     if name != "small":
         return imagenet_network(name, classes, zero_last_norms=True)
@@ -50,7 +50,7 @@ def optimizer_of(name: str, model: torch.nn.Module, weight_decay: float) -> torc
 
 
 class Network:
-    """Model, optimizer and precision: everything that a step changes."""
+    """Model, optimizer, loss scale and precision of a run, and its training step."""
 
     def __init__(self, trial: Trial, clock: Clock, classes: int) -> None:
         params = trial.params
@@ -62,7 +62,7 @@ class Network:
         self.model = self.mode.prepare(model.to(self.device).to(memory_format=self.layout))
         self.optimizer = optimizer_of(params.optimizer, self.model, params.weight_decay)
         self.stepper = Stepper(self.mode, self.model, self.optimizer, clock, loss_scale=params.loss_scale)
-        # Not in every step: `agree` broadcasts BatchNorm's statistics before they are used.
+        # DDP need not broadcast BatchNorm's statistics in every step: `agree` does it before validation.
         self.shared = distributed(self.model, trial, broadcast_buffers=False, bucket_cap_mb=params.bucket_mib)
         sent = torch.float16 if params.gradients_as == "fp16" else torch.float32
         send_gradients(self.shared, trial, params.all_reduce, params.group, sent, params.hybrid_kib << 10)
@@ -159,7 +159,7 @@ def evaluate(net: Network, batches: Iterator[Batch]) -> Score:
 
 @contextmanager
 def no_algorithm_search() -> Iterator[None]:
-    """Turn off cuDNN's search for algorithms, which it would repeat for each of up to 38 shapes of a few batches."""
+    """Turn off cuDNN's search for algorithms: rectangles have many shapes, and few batches of each would repay it."""
     searching, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
     try:
         yield

@@ -24,7 +24,7 @@ Line = dict[str, Any]
 CLASSES = 1000
 """Number of ImageNet's classes, for the blueprint. A run has the classes of its folder of images."""
 SEARCHED = ("max", "fastest")
-"""Batch policies that search a batch: a step that has fewer images than the batch must not count as one that fits."""
+"""Batch policies that search for a batch. A step with fewer images than the batch does not show whether it fits."""
 
 
 class Checkpoint:
@@ -73,7 +73,7 @@ class Checkpoint:
             ) from None
 
     def save(self, epoch: int, net: Network, clock: Clock, source: Source, lines: Sequence[Line]) -> None:
-        """Save everything before `epoch` begins; an incomplete file is never left behind."""
+        """Save everything before `epoch` begins; a checkpoint is replaced only by a complete one."""
         if not self.kept or not self.leads or epoch <= self.first:
             return
         state = {"epoch": epoch, "net": net.state(), "source": source.noted, "clock": clock.state()}
@@ -146,7 +146,7 @@ def rate(schedule: Schedule, epoch: float, images: int, highest: float) -> float
 
 
 def first_reached(lines: Sequence[Line], trial: Trial) -> Line | None:
-    """Return the line of the first epoch that reached the goal: then the run has reached it. Else None.
+    """Return the line of the first epoch that reached the goal, which is enough for the run; None if none did.
 
     Sampled runs and runs on made-up images have no goal.
     """
@@ -228,7 +228,8 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
         training = source.train(epoch, phase, batch_size)
         samples = training.batches.samples
         if trial.case.batch_policy in SEARCHED and training.images_per_step < batch_size * trial.case.processes:
-            raise UserError(f"{batch_size} images a process are more than the tree, or global_batch, has for a step")
+            few = f"a step of all processes has {training.images_per_step} images (all that there are, or global_batch)"
+            raise UserError(f"batch {batch_size} is too large: {few}")
         net.model.train()
         losses = []
         steps = clock.steps(training, "train", samples, count=lambda parts: sum(len(labels) for _, labels in parts))

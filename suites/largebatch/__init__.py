@@ -1,6 +1,6 @@
 """Accuracy on CIFAR-10 as the batch grows, with SGD or LARS.
 
-It completes `scaling`: more processes are only worth adding if training with their larger batch still learns.
+It completes the suite `scaling`: adding processes is only useful if training with their larger batch still learns.
 
 A step's batch is `global_batch` samples over all processes. Its gradient is the mean of gradients of `--batch` samples.
 BatchNorm sees `--batch` samples however large the step is, so that only the step differs.
@@ -9,8 +9,8 @@ The learning rate warms up, then falls with the square of the share of steps tha
 arXiv 1708.03888). For `sgd` it grows in proportion to the batch (Goyal and others 2017, arXiv 1706.02677). For LARS
 it grows with the batch's square root.
 
-`lars` computes its norms in fp32 and `lars-fp16-norms` in fp16, where a value below 2e-4 squares to zero. Therefore
-"Training ImageNet in Four Minutes" casts to fp32 (Jia and others 2018, arXiv 1807.11205, section 3.1).
+`lars` computes its norms in fp32 and `lars-fp16-norms` in fp16, where the square of a value below 1.7e-4 is zero.
+Therefore "Training ImageNet in Four Minutes" casts to fp32 (Jia and others 2018, arXiv 1807.11205, section 3.1).
 """
 
 from gpubench import Param, Suite, imported
@@ -28,7 +28,7 @@ SUITE = Suite(
     models=("small",),
     params={
         "global_batch": Param(512, "samples of a step, over all processes", least=2),
-        "optimizer": Param("lars", "optimizer, and the dtype of its norms", choices=tuple(RATES)),
+        "optimizer": Param("lars", "SGD, or LARS with norms in fp32 or fp16", choices=tuple(RATES)),
         "lr": Param(0.0, "peak learning rate at a batch of 512; 0 is 0.1 for sgd and 10 for LARS"),
         "warmup": Param(0.2, "share of all steps in which the learning rate grows"),
         "epochs": Param(10, "epochs of the whole run", least=1),

@@ -8,7 +8,7 @@ dropout and a classifier of two classes, so no published figure is exactly compa
 Neither learns anything. Timed: forward, backward and step. Not timed: making the network and the batch.
 
 `gpubench run --suite reference` ends with the card's rate beside published ones, and
-`gpubench doctor --against FILES` compares both rates with the same card in other hosts.
+`gpubench doctor --against FILES` compares the rates of both networks with those of other cards of its kind.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The networks, their batches on the device, and the loop."""
+"""ResNet-50, and an encoder of BERT-base's size; a random batch of each on the device, and the loop."""
 
 from collections.abc import Callable
 

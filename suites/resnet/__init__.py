@@ -1,6 +1,6 @@
 """ResNet-18 to 152 on CIFAR-100 in fastai: time of a whole run.
 
-After the benchmark of an RTX 2080 Ti against a GTX 1080 Ti (S. Bhutani, 2019;
+After the article that compares an RTX 2080 Ti with a GTX 1080 Ti (S. Bhutani, 2019;
 init27/RTX-2080Ti-Vs-GTX-1080Ti-CIFAR-100-Benchmarks). Its procedure is `recipe=article`: an ImageNet body that stays
 frozen but for its BatchNorm, a new head, transforms on the CPU, one cycle of 30 epochs. `recipe=full`, the default,
 trains every weight from random initialisation. Published, 30 epochs of ResNet-18 in fp32: 1,692 s on the RTX 2080 Ti
@@ -9,7 +9,7 @@ and 2,126 s on the GTX 1080 Ti.
 Timed: all epochs of `Learner.fit_one_cycle`, validation and input pipeline included. Not timed: imports, building the
 model, reading the dataset.
 
-Read data.py first, then training.py: the networks, and what trains them.
+Read data.py first, then training.py, which has the networks and fastai's Learner.
 """
 
 from collections.abc import Mapping
@@ -69,7 +69,7 @@ SUITE = Suite(
     version=6,
     models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
     params={
-        "recipe": Param("full", "train all weights, or do as the article did", choices=("full", "article")),
+        "recipe": Param("full", "train all weights, or do as the article of 2019", choices=("full", "article")),
         "epochs": Param(30, "epochs of the whole run", least=1),
         "image_size": Param(224, "pixels the 32 x 32 images are resized to", least=8),
         "lr": Param(0.0, "peak learning rate; 0 is the recipe's: 0.003, but 0.01 for the article's ResNet-18 in fp32"),
@@ -91,6 +91,6 @@ SUITE = Suite(
     train_samples=samples_of,
     most_elements=most_elements,
     data=("cifar100",),
-    # Range of 45 pairs of benchmarks/projection.py on a shared CPU; see docs/research/tested.md.
+    # Range of projected / full seconds in 45 pairs (benchmarks/projection.py, a shared CPU; docs/research/tested.md).
     projected_over_full=(0.895, 1.153),
 )

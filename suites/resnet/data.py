@@ -1,4 +1,4 @@
-"""CIFAR-100, and its two pipelines: batches made on the device, or by torch's DataLoader in worker processes."""
+"""CIFAR-100 for the recipes `full` and `article`: augmentation, on the device or in DataLoader's worker processes."""
 
 import math
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ def shards_of(samples: int, trial: Trial, train: bool) -> list[Shard]:
 
 
 def crop_and_flip(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Return the images padded by 4, cropped to 32 at random, and half of them flipped; a whole batch at once."""
+    """Return the images padded by 4, cropped to 32 at random, and flipped with probability 0.5; a batch at once."""
     n, device = len(images), images.device
     rows = torch.randint(0, 9, (n, 1, 1, 1), generator=generator, device=device)
     columns = torch.randint(0, 9, (n, 1, 1, 1), generator=generator, device=device)
@@ -211,7 +211,7 @@ class PilImages(Dataset[Sample]):
 
 
 def worker_loader(images: torch.Tensor, labels: torch.Tensor, trial: Trial, *, augment: bool) -> Any:
-    """Return a torch DataLoader whose worker processes transform PIL images one by one, as in 2019."""
+    """Return a torch DataLoader whose worker processes transform PIL images one by one, as in the article."""
     dataset = PilImages(images, labels, trial, augment)
     batches = ShardedBatches(len(images), trial, augment)
     loader: Any = DataLoader(

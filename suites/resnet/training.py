@@ -1,4 +1,4 @@
-"""The networks of both recipes, fastai's Learner around them, and the run."""
+"""The networks of the recipes `full` and `article`, fastai's Learner (AdamW, one cycle) around them, and the run."""
 
 from functools import partial
 from pathlib import Path

@@ -13,7 +13,7 @@ columns of `table` are those of nccl-tests. After the sums a linear layer is tra
 
 `resnet50` and `alexnet-bn` train on random images on the device, as many and as large as ImageNet's. So neither disk
 nor decoder hides the cost of communication. Forward and backward are in the precision, weights in fp32. The optimizer
-is LARS, without weight decay on biases and BatchNorm.
+is LARS, without weight decay on biases and BatchNorm. Jia and others sent gradients in fp16 (`gradients_as`).
 
 training.py has all models.
 """
@@ -52,15 +52,15 @@ SUITE = Suite(
         "smallest": Param(1 << 10, "bytes of the smallest message of allreduce", least=4),
         "largest": Param(1 << 28, "bytes of the largest message of allreduce", least=1),
         "gradients": Param(True, "also sum the gradients of resnet50 and alexnet-bn"),
-        "fusion_mib": Param(64, "MiB up to which gradients are put together", least=1),
+        "fusion_mib": Param(64, "allreduce: MiB up to which gradients are fused", least=1),
         "group": Param(0, "hierarchical: processes in a group; 0: those of one machine"),
         "epochs": Param(90, "epochs of the whole run of a network", least=1),
         "train_images": Param(IMAGES, "images in an epoch", least=1),
         "image_size": Param(224, "pixels of an image", least=63),
         "accumulate": Param(1, "batches whose gradients are added up before processes communicate", least=1),
-        "gradients_as": Param("fp32", "dtype of gradients that DDP sends; the paper's: fp16", choices=("fp32", "fp16")),
+        "gradients_as": Param("fp32", "dtype in which DDP sends gradients", choices=("fp32", "fp16")),
         "all_reduce": Param("flat", "how DDP sums gradients", choices=("flat", "hierarchical", "hybrid")),
-        "hybrid_kib": Param(64, "hybrid: KiB up to which a bucket is summed hierarchically", least=1),
+        "hybrid_kib": Param(64, "all_reduce=hybrid: KiB up to which a bucket is summed hierarchically", least=1),
         "bucket_mib": Param(25, "MiB of gradients that DDP sends together", least=1),
         "lr": Param(1.0, "learning rate of LARS"),
         "memory_format": MEMORY_FORMAT,

@@ -160,7 +160,7 @@ def prove(trial: Trial, clock: Clock) -> None:
 
 
 def measure_allreduce(trial: Trial, clock: Clock) -> None:
-    """Time each payload with each algorithm, in a phase and a line of the table."""
+    """Time each payload with each algorithm: each pair is a phase of the clock and a line of the table."""
     params, device = trial.params, torch.device(trial.case.device)
     dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(trial.case.precision, torch.float32)
     algorithms = algorithms_of(trial)
@@ -268,7 +268,7 @@ def blueprint(trial: Trial) -> Blueprint:
     """Return the network, and the constant learning rate."""
     params, size = trial.params, trial.params.image_size
     if trial.case.model not in NETWORKS:
-        raise UserError(f"it trains no network; {' and '.join(NETWORKS)} do")
+        raise UserError(f"{trial.case.model} trains no network; {' and '.join(NETWORKS)} do")
     return Blueprint(
         network=imagenet_network(trial.case.model),
         inputs=(torch.zeros(2, 3, size, size),),

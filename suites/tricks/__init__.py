@@ -1,11 +1,11 @@
 """Six speed tricks on one CIFAR-10 pipeline, alone and together.
 
-After "How We Used PyTorch Lightning to Make Our Deep Learning Pipeline 10x Faster" (2021). Its tricks: parallel
-loading, several devices (DDP), mixed precision, early stopping, sharding (FSDP), evaluation without gradients.
+After the article "How We Used PyTorch Lightning to Make Our Deep Learning Pipeline 10x Faster" (2021). Its tricks:
+parallel loading, several devices (DDP), mixed precision, early stopping, sharding (FSDP), evaluation without gradients.
 
 The pipeline is a plain loop, and each trick is one parameter of it (mixed precision: the row's precision). Each trick
 is also one model of this suite, which sets that parameter and no other. `with-...` has all tricks up to that one, in
-the order of the article.
+the order of the article; sharding replaces DDP.
 
 Timed: all epochs with their validation, and the test at the end; the start of loader processes is part of the first
 epoch. Not timed: imports, starting the other training processes, building the model, reading the dataset.
@@ -38,7 +38,7 @@ PARAMS = {
     "workers": Param(0, "loader processes of `loading`; 0 is one for each CPU, shared out among training processes"),
     "ranks": Param(2, "training processes of `ddp` and `sharded`; the batch is shared out among them", least=2),
     "patience": Param(10, "epochs without a better validation loss before `stopping` stops", least=1),
-    "evaluation_batches": Param(4, "training batches in a batch of `evaluation`", least=1),
+    "evaluation_batches": Param(4, "a batch of `evaluation` is this many times as large", least=1),
     "epochs": Param(30, "epochs; the maximum if training may stop early", least=1),
     "lr": Param(1e-3, "constant learning rate: a schedule would have to know where training stops"),
     "decay": Param(5e-4, "AdamW's weight decay"),
@@ -59,7 +59,7 @@ MIXED |= dict.fromkeys(("with-sharded", "all-six"), "bf16")
 
 
 def ranks_of(params: Mapping[str, ParamValue]) -> int:
-    """Return the number of training processes of a run with these parameters."""
+    """Return the number of training processes of a trial with these parameters."""
     return int(params["ranks"]) if params["ddp"] or params["sharded"] else 1
 
 

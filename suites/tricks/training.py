@@ -1,4 +1,4 @@
-"""The images, the pipeline in which each trick changes one thing, and the loop."""
+"""CIFAR-10 in three parts, the Lightning Fabric pipeline in which each trick changes one thing, and the loop."""
 
 import logging
 import os

@@ -1,17 +1,17 @@
 """Language models on WikiText-2 (default: LSTM): time of a whole run.
 
-After the word language model of NVIDIA Apex's examples (2018 to 2019), which came from pytorch/examples. The article of
-2019 trained it for 30 epochs. `preset=article` has its sizes of January 2019 (79ad5a88): 200 units, batch 20, the
-vocabulary as it is. So most matrix sizes do not suit tensor cores. `preset=tensorcore` has the sizes of ten days later
-(43522e63): 1504 units, batch 24, everything a multiple of 8.
+After the word language model in NVIDIA/apex, which came from pytorch/examples. S. Bhutani (2019, see suite `resnet`)
+trained it for 30 epochs. `preset=article` has Apex's sizes of 18 January 2019 (79ad5a88): 200 units, batch 20, the
+vocabulary as it is. So most matrix sizes do not suit tensor cores. `preset=tensorcore` has Apex's sizes of two weeks
+later (43522e63): 1504 units, batch 24, everything a multiple of 8.
 
 The text is in columns, and each step reads `bptt` rows. The hidden state goes on to the next step without its history.
 SGD clips gradients. Its learning rate is divided by 4 whenever validation does not improve.
 
 Samples are predicted tokens. Timed: all epochs, training and validation. Not timed: imports, building the model,
-reading the text, and the test at the end with the weights of the best epoch. The example's seed is `--seed 1111`.
+reading the text, and the test at the end with the weights of the best epoch. Apex's seed is `--seed 1111`.
 
-training.py has the text, the networks, and what trains them.
+training.py has the text, the networks and the loop.
 """
 
 from collections.abc import Mapping
@@ -65,12 +65,12 @@ def why_no_apex() -> str:
     missing = [name for name in APEX_MODULES if not PathFinder.find_spec(f"apex.{name}", folders)]
     if "optimizers" in missing:
         return "apex is not NVIDIA Apex but the package index's unrelated apex (it has no apex.optimizers)"
-    # apex.amp and apex.fp16_utils left it in May 2025 (NVIDIA/apex#1896).
+    # Apex removed apex.amp and apex.fp16_utils in May 2025 (NVIDIA/apex#1896).
     return f"apex has no {', '.join(missing)}; the last tag with all of them is 25.05" if missing else ""
 
 
 def refuse(case: Case) -> str:
-    """Return why this case cannot run: no RNN or linear layer for its precision, or no Apex."""
+    """Return why this case cannot run: its layers lack this precision, or engine=apex cannot train it."""
     sizes = case.params["emsize"], case.params["nhid"]
     if case.precision in LINEAR_ONLY and (case.model != "transformer" or any(int(size) % 16 for size in sizes)):
         return NO_LARGE_LINEAR
@@ -93,7 +93,9 @@ SUITE = Suite(
     models=("lstm", "gru", "rnn_tanh", "rnn_relu", "transformer"),
     default_models=("lstm",),
     params={
-        "preset": Param("article", "sizes from January or February 2019", choices=("article", "tensorcore")),
+        "preset": Param(
+            "article", "Apex's network of January 2019, or sizes in multiples of 8", choices=("article", "tensorcore")
+        ),
         "epochs": Param(30, "epochs of the whole run", least=1),
         "emsize": Param(200, "width of the embedding", least=1),
         "nhid": Param(200, "hidden units of a layer", least=1),
@@ -102,16 +104,16 @@ SUITE = Suite(
         "dropout": Param(0.2, "share of activations dropped in training"),
         "tied": Param(False, "use one matrix as both embedding and decoder"),
         "vocab_multiple": Param(1, "pad the vocabulary to a multiple of this", least=1),
-        "bptt": Param(35, "tokens that back-propagation goes back", least=1),
+        "bptt": Param(35, "rows of text in a step, and length of back-propagation", least=1),
         "lr": Param(20.0, "learning rate of SGD"),
         "clip": Param(0.25, "largest norm of the gradients"),
         "valid_batch": Param(10, "columns of the validation and test text", least=1),
-        "engine": Param("torch", "what takes the steps; apex: NVIDIA's, if installed", choices=("torch", "apex")),
+        "engine": Param("torch", "what takes optimizer steps: torch, or NVIDIA Apex", choices=("torch", "apex")),
         "train_tokens": Param(0, "train on only the first N tokens; 0 is all"),
         "valid_tokens": Param(0, "validate and test on only the first N tokens; 0 is all"),
     },
     presets={
-        # The learning rate of 20 is for the LSTM; with it these two diverge. The example uses 5 for its transformer.
+        # With the LSTM's learning rate of 20 these two diverge. pytorch/examples uses 5 for its transformer.
         "model": {"rnn_relu": {"lr": 5.0}, "transformer": {"lr": 5.0}},
         "preset": {"tensorcore": {"emsize": 1504, "nhid": 1504, "dropout": 0.65, "vocab_multiple": 8}},
     },
@@ -124,6 +126,6 @@ SUITE = Suite(
     data=("wikitext-2",),
     refuse=refuse,
     flops=flops,
-    # Range of 28 pairs of benchmarks/projection.py on a shared CPU; see docs/research/tested.md.
+    # Range of projected / full seconds in 28 pairs (benchmarks/projection.py, a shared CPU; docs/research/tested.md).
     projected_over_full=(0.858, 1.144),
 )

@@ -113,7 +113,7 @@ def layers(kind: str, params: SimpleNamespace) -> nn.Module:
 
 
 class WordModel(nn.Module):
-    """Embedding, layers and decoder, with the example's initial weights: uniform in +-0.1, the decoder's bias zero.
+    """Embedding, layers and decoder. Initial weights are those of Apex: uniform in +-0.1, the decoder's bias zero.
 
     Maps tokens (rows, columns) and a state to scores (rows * columns, vocabulary) and a state. The state is None for
     the first batch (all zeros), and always for a transformer.
