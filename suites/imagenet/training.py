@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
@@ -37,6 +36,7 @@ class Checkpoint:
         name = hashlib.sha256(repr((*alike, case.batch_size, params, case.data)).encode()).hexdigest()[:16]
         self.kept, self.folder = bool(trial.checkpoint_dir), Path(trial.checkpoint_dir)
         self.file, self.beat = self.folder / f"{name}.pt", self.folder / f"{name}.json"
+        self.part = self.folder / f"{name}.part"  # of either file: what a killed run leaves is overwritten or removed
         self.first, self.written, self.trouble = 0, 0.0, False
         self.processes, self.leads = case.processes, trial.rank == 0
 
@@ -77,13 +77,12 @@ class Checkpoint:
         if not self.kept or not self.leads or epoch <= self.first:
             return
         state = {"epoch": epoch, "net": net.state(), "source": source.noted, "clock": clock.state()}
-        part = self.file.with_suffix(f".{os.getpid()}")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            torch.save({**state, "lines": [dict(line) for line in lines]}, part)
-            part.replace(self.file)
+            torch.save({**state, "lines": [dict(line) for line in lines]}, self.part)
+            self.part.replace(self.file)
         except (OSError, RuntimeError) as error:  # a full disk raises either, and must not end the training
-            part.unlink(missing_ok=True)
+            self.part.unlink(missing_ok=True)
             if not self.trouble:
                 clock.remarks.append(f"no checkpoint could be saved ({str(error).partition(chr(10))[0]})")
             self.trouble = True
@@ -94,17 +93,17 @@ class Checkpoint:
         if not self.kept or not self.leads or self.trouble or now - self.written < 1.0:
             return
         self.written = now
-        part = self.beat.with_suffix(f".{os.getpid()}")
         with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
-            part.write_text(json.dumps({"elapsed": clock.elapsed}), encoding="utf-8")
-            part.replace(self.beat)
+            self.part.write_text(json.dumps({"elapsed": clock.elapsed}), encoding="utf-8")
+            self.part.replace(self.beat)
 
     def remove(self) -> None:
         """Remove the files: the run is complete."""
         if self.kept and self.leads:
             self.file.unlink(missing_ok=True)
             self.beat.unlink(missing_ok=True)
+            self.part.unlink(missing_ok=True)
             with suppress(OSError):
                 self.folder.rmdir()  # fails if other runs have files in it
 
