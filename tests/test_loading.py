@@ -357,7 +357,7 @@ def test_rows_agree_by_number_however_many_values_there_are(tmp_path):
     # Six columns of 4096 values have 2**72 combinations: in 64 bits the 17th value of the first would be the 1st.
     usual = [f"v{at}" for at in range(4096)]
     table = pl.DataFrame({"a": [*usual, "v0", "v16"], **{name: [*usual, "v0", "v0"] for name in "bcdef"}})
-    assert parse.numbers_of(table, list("abcdef")).tolist() == [*range(4096), 0, 4096]
+    assert parse.numbers_of(parse.Table(4098, {}, table), list("abcdef")).tolist() == [*range(4096), 0, 4096]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 `compare_rows` is the whole way in one function. The CLI and the library call it.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -189,8 +189,8 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
         grouped[workload_key(group, shared, switches)].append(group)
     workloads = [_workload(members, axes, baseline, question, metric, switches) for members in grouped.values()]
     _place_holes(holes, workloads, [column for column in shared if column != "basis"], switches)
-    missed = int((~ok & (frame["status"] == "goal_missed")).sum())
-    failed = int((~ok & (frame["status"] != "unsupported")).sum()) - missed
+    lost = Counter(frame.loc[~ok, "status"])
+    missed, failed = lost["goal_missed"], lost.total() - lost["goal_missed"] - lost["unsupported"]
     judged_workloads = _judged(workloads, metric)
     left_out = list(dict.fromkeys(left_out))
     return Compared(judged_workloads, left_out, loaded.problems, failed, missed, baseline, metric, axes, trials, labels)

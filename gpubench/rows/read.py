@@ -24,7 +24,7 @@ from gpubench.rows.lines import good_rows
 from gpubench.rows.row import COLUMNS
 
 if TYPE_CHECKING:
-    import polars as pl
+    from gpubench.rows.parse import Table
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,9 +127,7 @@ def load(
             these columns.
         keep: keep the text of the rows, which `table` needs.
     """
-    import polars as pl  # imported here, because most commands need no rows
-
-    from gpubench.rows import parse
+    from gpubench.rows import parse  # imported here, because most commands need no rows
 
     problems: list[str] = []
     columns = [name for name in COLUMNS if name not in without]
@@ -139,7 +137,7 @@ def load(
         parts = list(pool.map(partial(_read, columns=columns, keep=keep), chunks))
     problems += [problem for *_, of_chunk in parts for problem in of_chunk]
     sources = tuple(source for _, of_chunk, _ in parts for source in of_chunk)
-    table = pl.concat([parse.empty(columns), *(table for tables, *_ in parts for table in tables)])
+    table = parse.joined([table for tables, *_ in parts for table in tables], columns)
     parts.clear()  # so that each column is freed as it is moved
     identities = parse.numbers_of(table, identity) if identity else None
     frame = parse.to_pandas(table)
@@ -148,11 +146,11 @@ def load(
 
 def _read(
     paths: Sequence[Path], columns: Sequence[str], *, keep: bool
-) -> "tuple[list[pl.DataFrame], list[Source], list[str]]":
+) -> "tuple[list[Table], list[Source], list[str]]":
     """Return the tables of some files, the files and their problems."""
     from gpubench.rows import parse
 
-    tables: list[pl.DataFrame] = []
+    tables: list[Table] = []
     sources, problems = list[Source](), list[str]()
     files = [file for path in paths if (file := opened(path, problems))]
     for names, run in groupby(files, key=lambda file: file.names):
