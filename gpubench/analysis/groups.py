@@ -16,6 +16,7 @@ from gpubench.analysis import stats
 from gpubench.printed import shown
 from gpubench.rows.alike import CASE, GROUP, OUTCOMES, READ_IDENTITY, SPECIMEN, STACK_PARAMS
 from gpubench.rows.params import params_of, params_without
+from gpubench.rows.read import stored
 from gpubench.suite.precisions import PRECISIONS
 
 POWER_SLACK = 0.01
@@ -147,7 +148,7 @@ def only_sums(frame: pd.DataFrame) -> "pd.Series[bool]":
 
 def without_time(frame: pd.DataFrame) -> "pd.Series[bool]":
     """Return which published rows have only an accuracy or a speedup, and no time."""
-    published = frame["mode"].isin(["published"]) & frame["status"].isin(["ok"])
+    published = frame["mode"].isin(["published"]) & frame["status"].isin(["ok"])  # == takes three times as long
     return published & frame["seconds"].isna() & frame["samples_per_second"].isna()
 
 
@@ -199,14 +200,16 @@ def link_of(interconnect: str) -> str:
 
 def named_cpus(frame: pd.DataFrame) -> "pd.Series[str]":
     """Return the names of the cards, with CPU in the name of each CPU."""
-    cards, on_cpu = frame["card"], frame["device"].isin(["cpu"])  # == takes three times as long
-    unnamed = on_cpu & ~cards.isin([card for card in cards.unique() if "CPU" in str(card)])
+    cards = frame["card"]
+    if "cpu" not in stored(frame["device"]):
+        return cards
+    unnamed = (frame["device"] == "cpu") & ~cards.isin([card for card in cards.unique() if "CPU" in str(card)])
     return cards.mask(unnamed, CPU + cards.astype(str)) if unnamed.any() else cards
 
 
 def _map_texts(texts: "pd.Series[str]", change: Callable[[str], Any]) -> "pd.Series[Any]":
     """Return a column with each text changed; computed once per different text, because many rows share one."""
-    return texts.map({text: change(str(text)) for text in texts.unique()})
+    return texts.map({text: change(str(text)) for text in set(stored(texts))})
 
 
 def numbered(frame: pd.DataFrame, columns: Sequence[str]) -> "pd.Series[int]":
@@ -217,7 +220,9 @@ def numbered(frame: pd.DataFrame, columns: Sequence[str]) -> "pd.Series[int]":
 
 def _of_identities(frame: pd.DataFrame, values: "pd.Series[Any]") -> "pd.Series[Any]":
     """Return a value for each row, from the values of the first row of each identity."""
-    identities = frame["identity"]
+    identities, different = frame["identity"], values.unique()
+    if len(different) == 1:
+        return pd.Series(different[0], frame.index, values.dtype)
     by_identity = np.empty(identities.max() + 1 if len(frame) else 0, values.to_numpy().dtype)
     by_identity[identities[values.index]] = values
     return pd.Series(by_identity[identities.to_numpy()], frame.index, by_identity.dtype)

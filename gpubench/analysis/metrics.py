@@ -19,6 +19,7 @@ from gpubench.analysis.matching import values_named
 from gpubench.analysis.stats import Ratio
 from gpubench.errors import UserError, did_you_mean
 from gpubench.rows.alike import GROUP
+from gpubench.rows.read import stored
 from gpubench.rows.row import COLUMNS, FLAGS, NUMBERS
 from gpubench.rows.table import BROKEN, PLAUSIBLE
 from gpubench.suite.trial import TRAINED, counts_by_rate
@@ -159,7 +160,7 @@ def _comparable_seconds(frame: pd.DataFrame) -> "pd.Series[float]":
     In the start cuDNN tries algorithms: on an H100 for 47 s in fp32 and for 7 s in fp16.
     """
     seconds = frame["seconds"]
-    pairs = product(frame["studies"].unique(), frame["mode"].unique())
+    pairs = product(set(stored(frame["studies"])), set(stored(frame["mode"])))
     counted = {pair for pair in pairs if counts_by_rate(*pair)}
     if not counted:
         return seconds

@@ -57,8 +57,8 @@ def _same_in(frame: pl.DataFrame) -> set[str]:
 
 def _table_of(frame: pl.DataFrame, same: Collection[str], columns: Sequence[str]) -> Table:
     """Return these columns of a file, given those with one value; columns that the file lacks are empty."""
-    varied = frame.select(name for name in columns if name in frame.columns and name not in same)
-    firsts = dict.fromkeys(columns) | (frame.row(0, named=True) if frame.height else {})
+    varied = _trimmed(frame.select(name for name in columns if name in frame.columns and name not in same))
+    firsts = dict.fromkeys(columns) | (_trimmed(frame.head(1)).row(0, named=True) if frame.height else {})
     values = {name: firsts[name] for name in columns if name not in varied.columns}
     flags = cs.by_name(*FLAGS, require_all=False)
     return Table(
@@ -85,7 +85,7 @@ def from_cells(rows: Collection[Sequence[str]], columns: Sequence[str]) -> Table
     """Return these columns of the rows that `lines.good_rows` returned, whose cells are in the order of COLUMNS."""
     cells = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(COLUMNS, ())
     numbers = {name: [number_of(cell) for cell in cells[name]] for name in NUMBERS}
-    frame = _trimmed(pl.DataFrame({**cells, **numbers}, schema=_schema(COLUMNS)).fill_nan(None))
+    frame = pl.DataFrame({**cells, **numbers}, schema=_schema(COLUMNS)).fill_nan(None)
     return _table_of(frame, _same_in(frame), columns)
 
 
@@ -165,7 +165,7 @@ def at_once(files: Sequence[File], columns: Sequence[str]) -> Table | None:
     try:
         if not content.isascii():
             content.decode()  # also the columns that are not read, because the lines may be copied to another file
-        frame = _trimmed(pl.read_csv(content, has_header=False, schema=_schema(names), columns=wanted))
+        frame = pl.read_csv(content, has_header=False, schema=_schema(names), columns=wanted)
     except (pl.exceptions.PolarsError, UnicodeDecodeError):
         return None
     # There are fewer rows than lines if a quote is open. Lines that are too short have no `end`.

@@ -14,6 +14,7 @@ from itertools import accumulate, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from gpubench.errors import UserError
@@ -89,6 +90,12 @@ class Loaded:
     def places(self) -> list["Place"]:
         """Return the file and line of each row."""
         return [Place(source.path, number, source.header) for source in self.sources for number in source.numbers]
+
+
+def stored(column: "pd.Series[Any]") -> "np.ndarray[Any, Any]":
+    """Return the values of a column; one value if `parse.to_pandas` stored it once for all rows."""
+    values = column.to_numpy()
+    return values[:1] if values.strides == (0,) else values
 
 
 class Place(NamedTuple):

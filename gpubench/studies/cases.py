@@ -99,7 +99,7 @@ def evidence_table(groups: Sequence[Group], metric: Metric) -> Table:
             label,
             part.precision,
             part.measured,
-            tuple(map(metric.shown, part.values)),
+            tuple(map(metric.shown, part.values)) if metric.inverse else part.values,
             *texts_of(part, facts),
         )
         for group, label in zip(groups, words.labels_of(groups), strict=True)
