@@ -2,6 +2,7 @@
 
 import csv
 import os
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -227,7 +228,7 @@ def edits(path, change):
 EDITED = ", line 3: changed after gpubench wrote it (row_digest); used"
 
 
-@pytest.mark.parametrize("torn", ["", "torn"])
+@pytest.mark.parametrize(("torn", "other"), [("", ""), ("torn", ""), ("", sys.executable), ("", "/no/python/here")])
 @pytest.mark.parametrize(
     "change",
     [
@@ -240,7 +241,10 @@ EDITED = ", line 3: changed after gpubench wrote it (row_digest); used"
         lambda line: line[:-20] + ("0" if line[-20] != "0" else "1") + line[-19:],
     ],
 )
-def test_a_changed_row_is_used_and_named(tmp_path, change, torn):
+def test_a_changed_row_is_used_and_named(tmp_path, monkeypatch, change, torn, other):
+    """`other` is the Python that looks for changed rows of large files; in its absence this one does."""
+    monkeypatch.setattr(loading, "LARGE_BYTES", 0 if other else loading.LARGE_BYTES)
+    monkeypatch.setattr(sys, "executable", other)
     path = tmp_path / "a.csv"
     records.append(path, [row(trial=trial, batch_capped=True, torch="2.10") for trial in range(3)])
     header, *lines = path.read_text().splitlines()

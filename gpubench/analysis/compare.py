@@ -149,7 +149,7 @@ def plausible(loaded: Loaded) -> Loaded:
             hits = pd.Series(np.broadcast_to(hits, len(frame)), frame.index)
             problems.append(f"{int(hits.sum())} row(s) with {name} {frame.loc[hits, name].iloc[0]:.3g}; left out")
             implausible |= hits
-    return replace(loaded, frame=frame[~implausible], problems=[*loaded.problems, *problems]) if problems else loaded
+    return replace(loaded, frame=frame[~implausible], found=[*loaded.found, *problems]) if problems else loaded
 
 
 def _with_rates(frame: pd.DataFrame) -> pd.DataFrame:
@@ -180,7 +180,7 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
     if not ok.all():
         list_without_value(frame[~ok], left_out, metric.name)
     labels = labels_of(frame)
-    by_parameter = any(axis in params_of(text) for text in frame["params"].unique() for axis in axes)
+    by_parameter = any(axis in params_of(text) for text in set(stored(frame["params"])) for axis in axes)
     follows |= {"params"} if by_parameter else set()
     groups = combined(groups_of(frame, ok, labels), "params" if by_parameter else axes[0])
     holes = holes_of(frame, ok, labels)

@@ -222,7 +222,7 @@ def _of_identities(frame: pd.DataFrame, values: "pd.Series[Any]") -> "pd.Series[
     """Return a value for each row, from the values of the first row of each identity."""
     identities, different = frame["identity"], values.unique()
     if len(different) == 1:
-        return pd.Series(different[0], frame.index, values.dtype)
+        return pd.Series(np.broadcast_to(values.to_numpy()[:1], len(frame)), frame.index, copy=False)
     by_identity = np.empty(identities.max() + 1 if len(frame) else 0, values.to_numpy().dtype)
     by_identity[identities[values.index]] = values
     return pd.Series(by_identity[identities.to_numpy()], frame.index, by_identity.dtype)
