@@ -2,6 +2,7 @@
 
 import csv
 import os
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -227,7 +228,7 @@ def edits(path, change):
 EDITED = ", line 3: changed after gpubench wrote it (row_digest); used"
 
 
-@pytest.mark.parametrize("torn", ["", "torn"])
+@pytest.mark.parametrize(("torn", "other"), [("", ""), ("torn", ""), ("", sys.executable), ("", "/no/python/here")])
 @pytest.mark.parametrize(
     "change",
     [
@@ -240,7 +241,10 @@ EDITED = ", line 3: changed after gpubench wrote it (row_digest); used"
         lambda line: line[:-20] + ("0" if line[-20] != "0" else "1") + line[-19:],
     ],
 )
-def test_a_changed_row_is_used_and_named(tmp_path, change, torn):
+def test_a_changed_row_is_used_and_named(tmp_path, monkeypatch, change, torn, other):
+    """`other` is the Python that looks for changed rows of large files; in its absence this one does."""
+    monkeypatch.setattr(loading, "LARGE_BYTES", 0 if other else loading.LARGE_BYTES)
+    monkeypatch.setattr(sys, "executable", other)
     path = tmp_path / "a.csv"
     records.append(path, [row(trial=trial, batch_capped=True, torch="2.10") for trial in range(3)])
     header, *lines = path.read_text().splitlines()
@@ -357,7 +361,7 @@ def test_rows_agree_by_number_however_many_values_there_are(tmp_path):
     # Six columns of 4096 values have 2**72 combinations: in 64 bits the 17th value of the first would be the 1st.
     usual = [f"v{at}" for at in range(4096)]
     table = pl.DataFrame({"a": [*usual, "v0", "v16"], **{name: [*usual, "v0", "v0"] for name in "bcdef"}})
-    assert parse.numbers_of(table, list("abcdef")).tolist() == [*range(4096), 0, 4096]
+    assert parse.numbers_of(parse.Table(4098, {}, table), list("abcdef")).tolist() == [*range(4096), 0, 4096]
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 `compare_rows` has all steps in one function. The commands, the library, `studies.answer` and the site call it.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from gpubench.analysis.groups import (
@@ -49,7 +50,7 @@ from gpubench.analysis.verdicts import (
 from gpubench.errors import UserError
 from gpubench.rows.alike import READ_IDENTITY, TRIAL, WORKLOAD
 from gpubench.rows.params import params_of
-from gpubench.rows.read import Loaded, load
+from gpubench.rows.read import Loaded, load, stored
 from gpubench.rows.row import COLUMNS, DIGEST, NUMBERS
 from gpubench.rows.table import PLAUSIBLE
 from gpubench.suite.trial import TRAINED
@@ -142,12 +143,13 @@ def plausible(loaded: Loaded) -> Loaded:
     frame, problems = loaded.frame, []
     implausible = pd.Series(False, index=frame.index)
     for name in NUMBERS:
-        size = frame[name].abs()
+        size = np.abs(stored(frame[name]))
         hits = (size > PLAUSIBLE[1]) | ((size < PLAUSIBLE[0]) & (size > 0))
         if hits.any():
+            hits = pd.Series(np.broadcast_to(hits, len(frame)), frame.index)
             problems.append(f"{int(hits.sum())} row(s) with {name} {frame.loc[hits, name].iloc[0]:.3g}; left out")
             implausible |= hits
-    return replace(loaded, frame=frame[~implausible], problems=[*loaded.problems, *problems]) if problems else loaded
+    return replace(loaded, frame=frame[~implausible], found=[*loaded.found, *problems]) if problems else loaded
 
 
 def _with_rates(frame: pd.DataFrame) -> pd.DataFrame:
@@ -175,9 +177,10 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
     ok = frame["status"].isin(metric.statuses) & frame["value"].between(*PLAUSIBLE)
     if metric is not SECONDS and not ok.any():
         raise UserError(f"--metric {metric.name}: no ok row has it; it needs {metric.lacking}")
-    list_without_value(frame[~ok], left_out, metric.name)
+    if not ok.all():
+        list_without_value(frame[~ok], left_out, metric.name)
     labels = labels_of(frame)
-    by_parameter = any(axis in params_of(text) for text in frame["params"].unique() for axis in axes)
+    by_parameter = any(axis in params_of(text) for text in set(stored(frame["params"])) for axis in axes)
     follows |= {"params"} if by_parameter else set()
     groups = combined(groups_of(frame, ok, labels), "params" if by_parameter else axes[0])
     holes = holes_of(frame, ok, labels)
@@ -189,8 +192,8 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
         grouped[workload_key(group, shared, switches)].append(group)
     workloads = [_workload(members, axes, baseline, question, metric, switches) for members in grouped.values()]
     _place_holes(holes, workloads, [column for column in shared if column != "basis"], switches)
-    missed = int((~ok & (frame["status"] == "goal_missed")).sum())
-    failed = int((~ok & (frame["status"] != "unsupported")).sum()) - missed
+    lost = Counter(frame.loc[~ok, "status"])
+    missed, failed = lost["goal_missed"], lost.total() - lost["goal_missed"] - lost["unsupported"]
     judged_workloads = _judged(workloads, metric)
     left_out = list(dict.fromkeys(left_out))
     return Compared(judged_workloads, left_out, loaded.problems, failed, missed, baseline, metric, axes, trials, labels)
@@ -204,7 +207,7 @@ def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], obje
     a row by its index in the frame.
     """
     trials = frame[["trial"]].assign(case=numbered(frame, TRIAL))
-    repeated = trials.duplicated(keep=False) & frame["trial"].notna() & (frame["session"] != "")
+    repeated = trials.duplicated(keep=False) & frame["trial"].notna() & ~frame["session"].isin([""])
     if not repeated.any():
         return frame
     rows, trial = frame[repeated], trials[repeated].groupby(["case", "trial"]).ngroup()

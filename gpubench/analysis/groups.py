@@ -5,6 +5,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,9 @@ import pandas as pd
 
 from gpubench.analysis import stats
 from gpubench.printed import shown
-from gpubench.rows.alike import CASE, GROUP, IDENTITY, OUTCOMES, SPECIMEN, STACK_PARAMS
+from gpubench.rows.alike import CASE, GROUP, OUTCOMES, READ_IDENTITY, SPECIMEN, STACK_PARAMS
 from gpubench.rows.params import params_of, params_without
+from gpubench.rows.read import stored
 from gpubench.suite.precisions import PRECISIONS
 
 POWER_SLACK = 0.01
@@ -104,7 +107,7 @@ class Group:
         numbers = self.numbers if is_known else range(len(self.values))
         return dict(zip(numbers, self.values, strict=True))
 
-    @property
+    @cached_property
     def median(self) -> float:
         """The median of its values."""
         return float(stats.median(self.values))
@@ -114,7 +117,7 @@ class Group:
         """The 95% interval of the median; None below six values."""
         return stats.median_interval(self.values, self.adaptive)
 
-    @property
+    @cached_property
     def trials(self) -> int:
         """Number of trials, of all parts together."""
         return sum(part.trials for part in self.parts) or len(self.values)
@@ -145,7 +148,7 @@ def only_sums(frame: pd.DataFrame) -> "pd.Series[bool]":
 
 def without_time(frame: pd.DataFrame) -> "pd.Series[bool]":
     """Return which published rows have neither a time nor a rate, only an accuracy or a speedup."""
-    published = (frame["mode"] == "published") & (frame["status"] == "ok")
+    published = frame["mode"].isin(["published"]) & frame["status"].isin(["ok"])  # == takes three times as long
     return published & frame["seconds"].isna() & frame["samples_per_second"].isna()
 
 
@@ -155,36 +158,38 @@ def completed(frame: pd.DataFrame) -> pd.DataFrame:
     The parameters `cudnn_benchmark` and `threads` become columns. `threads_asked` is the number that the user
     chose, else empty. Rows with the same `identity` agree in the columns IDENTITY, those with the same `case` in CASE.
     """
-    rows = as_compared(frame.drop(columns=list(UNREAD), errors="ignore")).assign(
-        cudnn_benchmark=_map_texts(frame["params"], lambda text: params_of(text).get("cudnn_benchmark", "")),
-        threads_asked=_map_texts(frame["params"], lambda text: params_of(text).get("threads", "").lstrip("0")),
-        params=_map_texts(frame["params"], lambda text: params_without(text, STACK_PARAMS)),
-    )
+    rows = frame.drop(columns=list(UNREAD), errors="ignore")
     if "identity" not in frame:
-        rows = rows.assign(identity=rows.groupby(IDENTITY, sort=False, dropna=False).ngroup())
+        rows = rows.assign(identity=rows.groupby(READ_IDENTITY, sort=False, dropna=False).ngroup())
+    firsts = rows.drop_duplicates("identity")
+    params = firsts["params"].astype(str)
+    columns = as_compared(firsts) | {
+        "cudnn_benchmark": params.map(lambda text: params_of(text).get("cudnn_benchmark", "")),
+        "threads_asked": params.map(lambda text: params_of(text).get("threads", "").lstrip("0")),
+        "params": params.map(lambda text: params_without(text, STACK_PARAMS)),
+    }
+    rows = rows.assign(**{name: _of_identities(rows, values) for name, values in columns.items()})
     return rows.assign(case=numbered(rows, CASE))
 
 
-def as_compared(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with the columns of `rows.alike.AS_COMPARED`; empty processes, nodes, limits and starts get defaults.
+def as_compared(frame: pd.DataFrame) -> "dict[str, pd.Series[Any]]":
+    """Return the columns of `rows.alike.AS_COMPARED`, and processes, nodes, limits and starts with defaults.
 
     `power_cap` is the power limit where it is not the card's default.
     """
-    rows = frame.assign(
-        fixed_batch=frame["batch_size"].where(frame["batch_policy"] == "fixed").fillna(0),
-        memory_limit_bytes=frame["memory_limit_bytes"].fillna(0),
-        processes=frame["processes"].fillna(1),
-        nodes=frame["nodes"].fillna(1),
-        basis=frame["measured"].where(frame["mode"] != "sampled", ""),
-        unknown_device=frame["device"].where(frame["device_hash"] == "", ""),
-        link=_map_texts(frame["interconnect"], link_of),
-        start=frame["start"].replace("", "fresh"),
-        power_cap="",
-    )
     watts, usual = frame["power_limit_watts"], frame["default_power_limit_watts"]
     capped = (watts - usual).abs() > POWER_SLACK * usual
-    rows.loc[capped, "power_cap"] = watts[capped].map("{:.0f} W".format)
-    return rows
+    return {
+        "fixed_batch": frame["batch_size"].where(frame["batch_policy"] == "fixed").fillna(0),
+        "memory_limit_bytes": frame["memory_limit_bytes"].fillna(0),
+        "processes": frame["processes"].fillna(1),
+        "nodes": frame["nodes"].fillna(1),
+        "basis": frame["measured"].where(frame["mode"] != "sampled", ""),
+        "unknown_device": frame["device"].where(frame["device_hash"] == "", ""),
+        "link": _map_texts(frame["interconnect"], link_of),
+        "start": frame["start"].replace("", "fresh"),
+        "power_cap": watts.map("{:.0f} W".format).where(capped, ""),
+    }
 
 
 def link_of(interconnect: str) -> str:
@@ -196,22 +201,31 @@ def link_of(interconnect: str) -> str:
 def named_cpus(frame: pd.DataFrame) -> "pd.Series[str]":
     """Return the names of the cards, with CPU in the name of each CPU."""
     cards = frame["card"]
+    if "cpu" not in stored(frame["device"]):
+        return cards
     unnamed = (frame["device"] == "cpu") & ~cards.isin([card for card in cards.unique() if "CPU" in str(card)])
     return cards.mask(unnamed, CPU + cards.astype(str)) if unnamed.any() else cards
 
 
 def _map_texts(texts: "pd.Series[str]", change: Callable[[str], Any]) -> "pd.Series[Any]":
     """Return a column with each text changed; computed once per different text, because many rows share one."""
-    return texts.map({text: change(str(text)) for text in texts.unique()})
+    return texts.map({text: change(str(text)) for text in set(stored(texts))})
 
 
 def numbered(frame: pd.DataFrame, columns: Sequence[str]) -> "pd.Series[int]":
     """Return a number for each row, equal for rows that agree in `columns`. Rows of one identity must agree in them."""
     first_rows = frame.drop_duplicates("identity")
-    numbers = first_rows.groupby(list(columns), sort=False, dropna=False).ngroup()
-    by_identity = np.zeros(frame["identity"].max() + 1 if len(frame) else 0, np.int64)
-    by_identity[first_rows["identity"]] = numbers
-    return pd.Series(by_identity[frame["identity"].to_numpy()], index=frame.index, dtype="int64")
+    return _of_identities(frame, first_rows.groupby(list(columns), sort=False, dropna=False).ngroup())
+
+
+def _of_identities(frame: pd.DataFrame, values: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Return a value for each row, from the values of the first row of each identity."""
+    identities, different = frame["identity"], values.unique()
+    if len(different) == 1:
+        return pd.Series(np.broadcast_to(values.to_numpy()[:1], len(frame)), frame.index, copy=False)
+    by_identity = np.empty(identities.max() + 1 if len(frame) else 0, values.to_numpy().dtype)
+    by_identity[identities[values.index]] = values
+    return pd.Series(by_identity[identities.to_numpy()], frame.index, by_identity.dtype)
 
 
 def list_without_value(bad: pd.DataFrame, left_out: list[str], figure: str) -> None:
@@ -229,36 +243,46 @@ def groups_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[
     """Return the groups of the usable trials; each has the number of its case's trials without a time."""
     lost = {} if ok.all() else _lost(frame, ok)
     frame = frame if ok.all() else frame[ok]
-    frame = frame.assign(group=numbered(frame, GROUP), **{f"is_{mark}": _has(frame["marks"], mark) for mark in MARKS})
+    frame = frame.assign(group=numbered(frame, GROUP))
     trials = frame.groupby("group")
     first = frame.drop_duplicates("group").set_index("group").sort_index()
-    first[OUTCOMES] = pd.DataFrame({name: trials[name].median() for name in OUTCOMES})  # one by one: less memory
-    first.loc[frame.loc[frame["measured"] == "projected", "group"].unique(), "measured"] = "projected"
-    values, numbers, starts = (_by_group(frame, column) for column in ("value", "trial", "started"))
-    counts = trials[[f"is_{mark}" for mark in MARKS]].sum()
+    outcomes = [name for name in OUTCOMES if frame[name].notna().any()]
+    first[outcomes] = pd.DataFrame({name: trials[name].median() for name in outcomes})  # one by one: less memory
+    first.loc[frame.loc[frame["measured"].isin(["projected"]), "group"].unique(), "measured"] = "projected"
+    marks = _marks_of(frame)
     groups = [
         Group(
             row,
-            tuple(times),
+            values,
             labels[texts_of(row, LABELLED)],
-            +Counter(dict(zip(MARKS, map(int, hits), strict=True))),
+            marks.get(number, {}),
             lost.get(row["identity"], {}),
-            numbers=tuple(rounds),
-            starts=tuple(started),
+            numbers=numbers,
+            starts=starts,
         )
-        for row, times, rounds, started, hits in zip(
-            dicts_of(first), values, numbers, starts, counts.to_numpy(), strict=True
+        for number, (row, values, numbers, starts) in enumerate(
+            zip(dicts_of(first), *_by_group(frame, "value", "trial", "started"), strict=True)
         )
     ]
     return in_order(groups)
 
 
-def _by_group(frame: pd.DataFrame, column: str) -> list[list[Any]]:
-    """Return a list of a column's values per group; the index is the group's number."""
+def _by_group(frame: pd.DataFrame, *columns: str) -> list[list[tuple[Any, ...]]]:
+    """Return for each column the values of each group; the index is the group's number."""
     groups = frame["group"].to_numpy()
-    ends = np.cumsum(np.bincount(groups))
-    values = frame[column].to_numpy()[np.argsort(groups, kind="stable")]
-    return [part.tolist() for part in np.split(values, ends[:-1])] if len(frame) else []
+    order, ends = np.argsort(groups, kind="stable"), np.cumsum(np.bincount(groups)).tolist()
+    lists = [frame[column].to_numpy()[order].tolist() for column in columns]
+    return [[tuple(values[start:end]) for start, end in pairwise([0, *ends])] for values in lists]
+
+
+def _marks_of(frame: pd.DataFrame) -> dict[int, Counter[str]]:
+    """Return the numbers of trials with each of MARKS by the number in `group`."""
+    marked = frame[["group", "marks"]][~frame["marks"].isin([""])]
+    counts: dict[int, Counter[str]] = defaultdict(Counter)
+    for group, text, count in marked.value_counts(sort=False).reset_index().itertuples(index=False):
+        words = re.split(r"\W+", text)
+        counts[group].update({mark: count for mark in MARKS if mark in words})
+    return {group: Counter({mark: n[mark] for mark in MARKS if mark in n}) for group, n in counts.items()}
 
 
 def marks_in(rows: pd.DataFrame) -> Counter[str]:
@@ -275,11 +299,6 @@ def _lost(frame: pd.DataFrame, ok: "pd.Series[bool]") -> dict[int, Counter[str]]
         counts[number][status] += 1
     identities = frame.loc[ok, ["identity"]].assign(number=numbers[ok]).drop_duplicates()
     return {identity: counts[number] for identity, number in identities.itertuples(index=False) if number in counts}
-
-
-def _has(texts: "pd.Series[Any]", word: str) -> "pd.Series[bool]":
-    """Return whether each text has `word` among its words."""
-    return _map_texts(texts, lambda text: word in re.split(r"\W+", text)).astype(bool)
 
 
 def dicts_of(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from gpubench.analysis.matching import values_named
 from gpubench.analysis.stats import Ratio
 from gpubench.errors import UserError, did_you_mean
 from gpubench.rows.alike import GROUP
+from gpubench.rows.read import stored
 from gpubench.rows.row import COLUMNS, FLAGS, NUMBERS
 from gpubench.rows.table import BROKEN, PLAUSIBLE
 from gpubench.suite.trial import TRAINED, counts_by_rate
@@ -158,9 +160,11 @@ def _comparable_seconds(frame: pd.DataFrame) -> "pd.Series[float]":
     They exclude the start, in which cuDNN tries algorithms: on an H100 for 47 s in fp32 and for 7 s in fp16.
     """
     seconds = frame["seconds"]
-    by_rate = [
-        counts_by_rate(str(studies), mode) for studies, mode in zip(frame["studies"], frame["mode"], strict=True)
-    ]
+    pairs = product(set(stored(frame["studies"])), set(stored(frame["mode"])))
+    counted = {pair for pair in pairs if counts_by_rate(*pair)}
+    if not counted:
+        return seconds
+    by_rate = [pair in counted for pair in zip(frame["studies"], frame["mode"], strict=True)]
     at_rate = frame["run_samples"] / frame["samples_per_second"].where(frame["samples_per_second"] > 0)
     return at_rate.where(pd.Series(by_rate, frame.index) & at_rate.notna() & seconds.notna(), seconds)
 

@@ -49,7 +49,7 @@ def combined(groups: Sequence[Group], axis: str) -> list[Group]:
     return in_order(pooled)
 
 
-def units_of(group: Group) -> dict[str, list[float]]:
+def units_of(group: Group) -> dict[str, Sequence[float]]:
     """Return the values of each unit (specimen or session) of a group, by the hash or session of the unit.
 
     They are the values of its trials. A unit of several groups, such as sessions, has their medians instead.
@@ -58,7 +58,7 @@ def units_of(group: Group) -> dict[str, list[float]]:
     for part in group.parts or (group,):
         parts[str(part.row[unit_of(group)])].append(part)
     return {
-        unit: list(members[0].values) if len(members) == 1 else [part.median for part in members]
+        unit: members[0].values if len(members) == 1 else [part.median for part in members]
         for unit, members in parts.items()
     }
 

@@ -85,13 +85,16 @@ def groups_in(comparisons: Sequence[Comparison]) -> list[Group]:
     return [group for c in comparisons for group in (c.subject, c.other)]
 
 
-def pooled(comparisons: Sequence[Comparison]) -> stats.Ratio:
-    """Return the geometric mean of the ratios of several models, subject over other, with its 95% interval."""
+def pooled(comparisons: Sequence[Comparison], *, by_loss: bool) -> stats.Ratio:
+    """Return the geometric mean of the ratios of several models, subject over other, with its 95% interval.
+
+    It is of the values that are compared; with `by_loss` the ratios of the comparisons are their inverse.
+    """
     together = all(_in_one_session(c.axis, c.subject, c.other) for c in comparisons)
     if len(comparisons) > 1 and together and len({c.subject.session for c in comparisons}) == 1:
         sides = [c.subject.rounds for c in comparisons], [c.other.rounds for c in comparisons]
         return stats.pooled_ratio(*sides, until=any(group.adaptive for group in groups_in(comparisons)))
-    return stats.mean_of_alike([_ratio(c.axis, c.subject, c.other) for c in comparisons])
+    return stats.mean_of_alike([_ratio(c.axis, c.subject, c.other) if by_loss else c.ratio for c in comparisons])
 
 
 def p_above(c: Comparison, limit: float) -> float:

@@ -4,11 +4,14 @@ A number in another spelling (`1e3` for 1000.0) is no change.
 """
 
 import hashlib
+import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from gpubench.rows.files import File, split
+from gpubench.rows.files import File, opened, split
 from gpubench.rows.row import COLUMNS, DIGEST, DIGEST_DIGITS, END, FLAGS, INTEGERS, NUMBERS, digest_of
 
 AFTER_VALUES = len(f",{'0' * DIGEST_DIGITS},end")
@@ -74,6 +77,21 @@ def _number(cell: str, whole: bool) -> str:
     return str(int(value)) if whole and value.is_integer() else repr(value)
 
 
+def edited_in(paths: Sequence[str]) -> dict[str, list[int]]:
+    """Return the line numbers of the changed rows of each of these files."""
+    return {path: edited(file) for path in paths if (file := opened(Path(path), []))}
+
+
+def edited_meanwhile(paths: Sequence[str]) -> dict[str, list[int]]:
+    """Return the same from another process, so that this one can go on: digests keep all of its threads waiting."""
+    command = [sys.executable, "-P", "-m", __name__]
+    try:
+        done = subprocess.run(command, input=json.dumps(paths), capture_output=True, text=True, check=True)
+        return dict(json.loads(done.stdout))
+    except (OSError, ValueError, subprocess.SubprocessError):  # not every host starts processes
+        return edited_in(paths)
+
+
 def named(path: Path, lines: Sequence[int]) -> list[str]:
     """Return the problems of a file in which these lines were changed."""
     problems = [f"{path}, line {line}: changed after gpubench wrote it (row_digest); used" for line in lines]
@@ -81,3 +99,7 @@ def named(path: Path, lines: Sequence[int]) -> list[str]:
     if more > 0:
         problems[NAMED_LINES:] = [f"{path}: {more} more lines were changed, by hand or by a program; used"]
     return problems
+
+
+if __name__ == "__main__":
+    print(json.dumps(edited_in(json.load(sys.stdin))))

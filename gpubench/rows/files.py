@@ -33,9 +33,15 @@ class File:
         return tuple(split(self.header))
 
     @cached_property
+    def count(self) -> int:
+        """The number of lines after the header, without an empty last one."""
+        return self.body.count(b"\n") + (self.body[-1:] not in {b"", b"\n"})
+
+    @cached_property
     def lines(self) -> list[bytes]:
         """The lines after the header. The last one is empty unless its newline is missing."""
-        return [line.rstrip(b"\r") for line in self.body.split(b"\n")]
+        lines = self.body.split(b"\n")
+        return [line.rstrip(b"\r") for line in lines] if b"\r" in self.body else lines
 
 
 def chunks_of(paths: Sequence[Path], problems: list[str]) -> list[list[Path]]:

@@ -1,12 +1,12 @@
 """Parses whole CSV files into columns with polars, for read.py. Files with a faulty line are left to lines.py."""
 
-import math
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import polars as pl
+import polars.selectors as cs
 
 from gpubench.rows.column import breaks
 from gpubench.rows.files import REQUIRED, File
@@ -19,6 +19,21 @@ DIVERSE = ("started", "steady", "batch_curve", "precision_proof", "laps", "table
 """Text columns that may differ in every row. In other columns equal texts are stored once."""
 
 
+TRUE = ("true", "TRUE", "True")
+"""Spellings of a flag that is set."""
+
+
+class Table(NamedTuple):
+    """Rows as columns. Most columns have one value in all rows, and are stored as this value."""
+
+    height: int
+    """The number of rows."""
+    same: dict[str, Any]
+    """The value of each column with one value; None for an empty number."""
+    varied: pl.DataFrame
+    """The other columns; an empty number is null."""
+
+
 def _schema(columns: Sequence[str]) -> dict[str, type[pl.DataType]]:
     """Return the types in which a file is read.
 
@@ -28,69 +43,89 @@ def _schema(columns: Sequence[str]) -> dict[str, type[pl.DataType]]:
 
 
 def _type_of(name: str) -> Any:
-    """Return the type of a column in the table."""
+    """Return the type of a column in a table."""
     if name in NUMBERS or name in FLAGS:
         return pl.Float64 if name in NUMBERS else pl.Boolean
     return pl.String if name in DIVERSE else pl.Categorical
 
 
-def _columns_of(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """Return these columns with the types of the table; columns that the file lacks are empty."""
-    values = []
-    for name in columns:
-        kind = _type_of(name)
-        column = pl.col(name) if name in frame.columns else pl.lit(None).alias(name)
-        if name in NUMBERS:
-            column = column.cast(kind).fill_null(math.nan)
-        elif name in FLAGS:
-            column = column.cast(pl.String).fill_null("").is_in(["true", "TRUE", "True"])
-        else:
-            if name in COMPARED:
-                column = column.cast(pl.String).str.strip_chars()
-            column = column.cast(kind).fill_null(pl.lit("", kind))
-        values.append(column)
-    return frame.select(values) if frame.height else frame.clear().select(values).clear()
+def _same_in(frame: pl.DataFrame) -> set[str]:
+    """Return the columns that have one value in all rows."""
+    same = frame.select(pl.all().eq_missing(pl.all().first()).all())
+    return {name for name in same.columns if same[name].all()}
 
 
-def from_cells(rows: Collection[Sequence[str]], columns: Sequence[str]) -> pl.DataFrame:
+def _table_of(frame: pl.DataFrame, same: Collection[str], columns: Sequence[str]) -> Table:
+    """Return these columns of a file, given those with one value; columns that the file lacks are empty."""
+    varied = _trimmed(frame.select(name for name in columns if name in frame.columns and name not in same))
+    firsts = dict.fromkeys(columns) | (_trimmed(frame.head(1)).row(0, named=True) if frame.height else {})
+    values = {name: firsts[name] for name in columns if name not in varied.columns}
+    flags = cs.by_name(*FLAGS, require_all=False)
+    return Table(
+        frame.height,
+        {name: _value(name, value) for name, value in values.items()},
+        varied.with_columns(flags.fill_null("").is_in(TRUE), (cs.string() - flags).fill_null("")).with_columns(
+            (cs.string() - cs.by_name(*DIVERSE, require_all=False)).cast(pl.Categorical)
+        ),
+    )
+
+
+def _value(name: str, cell: Any) -> Any:
+    """Return the value of a column in all rows, from its cell; None is an empty cell."""
+    if name in NUMBERS:
+        return cell
+    return cell in TRUE if name in FLAGS else cell or ""
+
+
+def _trimmed(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(cs.by_name(*COMPARED, require_all=False).str.strip_chars())
+
+
+def from_cells(rows: Collection[Sequence[str]], columns: Sequence[str]) -> Table:
     """Return these columns of the rows that `lines.good_rows` returned, whose cells are in the order of COLUMNS."""
     cells = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(COLUMNS, ())
     numbers = {name: [number_of(cell) for cell in cells[name]] for name in NUMBERS}
-    return _columns_of(pl.DataFrame({**cells, **numbers}, schema=_schema(COLUMNS)), columns)
+    frame = pl.DataFrame({**cells, **numbers}, schema=_schema(COLUMNS)).fill_nan(None)
+    return _table_of(frame, _same_in(frame), columns)
 
 
-def empty(columns: Sequence[str]) -> pl.DataFrame:
-    """Return a table of these columns without rows."""
-    return pl.DataFrame(schema={name: _type_of(name) for name in columns})
+def joined(tables: Sequence[Table], columns: Sequence[str]) -> Table:
+    """Return the rows of all tables; without any, these columns without rows."""
+    tables = [table for table in tables if table.height] or [_table_of(pl.DataFrame(), (), columns)]
+    same, varied = tables[0].same, list[pl.Series]()
+    for name in columns:
+        if any(name not in table.same or table.same[name] != same.get(name) for table in tables):
+            parts = [
+                pl.Series(name, [table.same[name]], _type_of(name)).new_from_index(0, table.height)
+                if name in table.same
+                else table.varied[name]
+                for table in tables
+            ]
+            varied.append(pl.concat(parts, rechunk=False))
+    names = {column.name for column in varied}
+    same = {name: value for name, value in same.items() if name not in names}
+    return Table(sum(table.height for table in tables), same, pl.DataFrame(varied))
 
 
-def to_pandas(table: pl.DataFrame) -> pd.DataFrame:
+def to_pandas(table: Table) -> pd.DataFrame:
     """Move the table to pandas, column by column, so that it is never in memory twice.
 
     A column with one value is a view of that value, because filling such columns takes a sixth of the time of reading.
     """
-    rows, constant = table.height, _constant_in(table)
-    types = {name: float if name in NUMBERS else bool if name in FLAGS else object for name in table.columns}
+    names = [*table.same, *table.varied.columns]
+    types = {name: float if name in NUMBERS else bool if name in FLAGS else object for name in names}
     frames = []
     for dtype in (object, float, bool):
-        alike, varied = (
-            [name for name in types if types[name] is dtype and (name in constant) == one] for one in (True, False)
+        same, varied = (
+            [name for name in types if types[name] is dtype and (name in table.same) == one] for one in (True, False)
         )
-        firsts = np.array([[table[name][0]] for name in alike], dtype).reshape(-1, 1)
-        block = np.empty((len(varied), rows), dtype)
+        firsts = np.array([[table.same[name]] for name in same], dtype).reshape(-1, 1)
+        block = np.empty((len(varied), table.height), dtype)
         for name, values in zip(varied, block, strict=True):
-            values[:] = _values_of(table.drop_in_place(name))
-        for values, names in ((np.broadcast_to(firsts, (len(alike), rows)), alike), (block, varied)):
+            values[:] = _values_of(table.varied.drop_in_place(name))
+        for values, names in ((np.broadcast_to(firsts, (len(same), table.height)), same), (block, varied)):
             frames.append(pd.DataFrame(values.T, columns=names, dtype=values.dtype, copy=False))
     return pd.concat(frames, axis=1)
-
-
-def _constant_in(table: pl.DataFrame) -> set[str]:
-    """Return the columns that have one value in all rows."""
-    if table.is_empty():
-        return set()
-    alike = table.select((pl.all() == pl.all().first()).all())
-    return {name for name in alike.columns if alike[name][0]}
 
 
 def _values_of(column: pl.Series) -> "np.ndarray[Any, Any]":
@@ -105,18 +140,18 @@ def _values_of(column: pl.Series) -> "np.ndarray[Any, Any]":
     return repeated
 
 
-def numbers_of(table: pl.DataFrame, columns: Sequence[str]) -> "np.ndarray[Any, np.dtype[np.int64]]":
+def numbers_of(table: Table, columns: Sequence[str]) -> "np.ndarray[Any, np.dtype[np.int64]]":
     """Return a number for each row, from 0. Rows that agree in all of these columns have the same number."""
-    varied = [name for name in columns if table[name].n_unique() > 1]
+    varied = [name for name in columns if name not in table.same]
     if not varied:
         return np.zeros(table.height, np.int64)
-    keys = table.select(varied)
+    keys = table.varied.select(varied)
     groups = keys.unique(maintain_order=True).with_row_index("identity")
     numbered = keys.join(groups, on=varied, how="left", nulls_equal=True, maintain_order="left")
     return numbered["identity"].to_numpy().astype(np.int64)
 
 
-def at_once(files: Sequence[File], columns: Sequence[str]) -> pl.DataFrame | None:
+def at_once(files: Sequence[File], columns: Sequence[str]) -> Table | None:
     """Return the rows of files with the same header, or None if any line of them is faulty."""
     names = files[0].names
     if names[-1] != END:
@@ -134,23 +169,21 @@ def at_once(files: Sequence[File], columns: Sequence[str]) -> pl.DataFrame | Non
     except (pl.exceptions.PolarsError, UnicodeDecodeError):
         return None
     # There are fewer rows than lines if a quote is open. Lines that are too short have no `end`.
-    lines = sum(len(file.lines) - 1 for file in files)
-    return _columns_of(frame, columns) if frame.height == lines and _is_good(frame) else None
+    if frame.height != sum(file.count for file in files):
+        return None
+    same = _same_in(frame)
+    first = frame.head(1)
+    is_good = all(_is_good(first[name] if name in same else frame[name]) for name in frame.columns)
+    return _table_of(frame, same, columns) if is_good else None
 
 
-def _is_good(frame: pl.DataFrame) -> bool:
-    """Return whether every row is of a known schema and complete, with its required fields and possible numbers."""
-    nulls = {column.name: column.null_count() for column in frame}
-    if not (frame[END] == "end").all(ignore_nulls=False) or not (frame["schema"] <= SCHEMA).all(ignore_nulls=False):
+def _is_good(column: pl.Series) -> bool:
+    """Return whether a column has what a complete row has: `end`, a known schema, required cells, possible numbers."""
+    name, empty = column.name, column.null_count()
+    if name in REQUIRED and (empty or (name not in NUMBERS and (column == "").any())):
         return False
-    for name in REQUIRED:
-        if nulls[name] or (name not in NUMBERS and (frame[name] == "").any()):
-            return False
-    for name in NUMBERS:
-        if nulls.get(name, frame.height) < frame.height:
-            values = frame[name].drop_nulls().to_numpy()
-            if not np.isfinite(values).all():
-                return False
-            if np.any(breaks(values, ABOUT[name].allowed, whole=name in INTEGERS)):
-                return False
-    return True
+    if name in NUMBERS and empty < len(column):
+        values = column.to_numpy()
+        broken = breaks(values, ABOUT[name].allowed, whole=name in INTEGERS)
+        return np.isnan(values).sum() == empty and not np.any(broken) and (name != "schema" or values.max() <= SCHEMA)
+    return name != END or bool((column == "end").all(ignore_nulls=False))

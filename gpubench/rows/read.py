@@ -7,24 +7,28 @@ import csv
 import io
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import accumulate, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from gpubench.errors import UserError
 from gpubench.printed import shown
-from gpubench.rows.digest import edited, in_our_columns, named
+from gpubench.rows.digest import edited, edited_meanwhile, in_our_columns, named
 from gpubench.rows.files import chunks_of, opened, split
 from gpubench.rows.lines import good_rows
 from gpubench.rows.row import COLUMNS
 
+LARGE_BYTES = 128 << 20
+"""Digests of larger files, all together, are checked by another process."""
+
 if TYPE_CHECKING:
-    import polars as pl
+    from gpubench.rows.parse import Table
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,9 +40,19 @@ class Loaded:
     """
 
     frame: pd.DataFrame
-    problems: list[str] = field(default_factory=list)
+    found: "list[str | Path]" = field(default_factory=list)
+    """The problems; a path stands for those of the changed rows of this file."""
     sources: "tuple[Source, ...]" = ()
     """The files, in the order of their rows."""
+    changed: "Future[dict[str, list[int]]] | None" = None
+    """The line numbers of the changed rows of each file, if they are not yet among the problems."""
+
+    @cached_property
+    def problems(self) -> list[str]:
+        """What is wrong with the files, in sentences."""
+        lines = self.changed.result() if self.changed else {}
+        problems = [[p] if isinstance(p, str) else named(p, lines.get(str(p), [])) for p in self.found]
+        return [problem for of_file in problems for problem in of_file]
 
     def file_of(self, place: int) -> Path:
         """Return the file of the row at this place of the frame's index."""
@@ -91,6 +105,12 @@ class Loaded:
         return [Place(source.path, number, source.header) for source in self.sources for number in source.numbers]
 
 
+def stored(column: "pd.Series[Any]") -> "np.ndarray[Any, Any]":
+    """Return the values of a column; one value if `parse.to_pandas` stored it once for all rows."""
+    values = column.to_numpy()
+    return values[:1] if values.strides == (0,) else values
+
+
 class Place(NamedTuple):
     """The file and line of a row."""
 
@@ -127,33 +147,36 @@ def load(
             these columns.
         keep: keep the text of the rows, which `table` needs.
     """
-    import polars as pl  # imported here, because most commands need no rows
-
-    from gpubench.rows import parse
+    from gpubench.rows import parse  # imported here, because most commands need no rows
 
     problems: list[str] = []
     columns = [name for name in COLUMNS if name not in without]
     chunks = chunks_of(paths, problems)
-    # While one thread computes digests, polars parses rows for the other thread, without holding the GIL.
-    with ThreadPoolExecutor(2) as pool:
-        parts = list(pool.map(partial(_read, columns=columns, keep=keep), chunks))
-    problems += [problem for *_, of_chunk in parts for problem in of_chunk]
+    files = [path for chunk in chunks for path in chunk]
+    is_large = sum(path.stat().st_size for path in files if path.is_file()) > LARGE_BYTES
+    # One thread runs Python, for example digests, while polars, without the GIL, parses rows for the others.
+    with ThreadPoolExecutor(3) as pool:
+        parts = list(pool.map(partial(_read, columns=columns, keep=keep, check=not is_large), chunks))
+    found = [*problems, *(problem for *_, of_chunk in parts for problem in of_chunk)]
+    pool = ThreadPoolExecutor(1)
+    changed = pool.submit(edited_meanwhile, list(map(str, files))) if is_large else None
+    pool.shutdown(wait=False)
     sources = tuple(source for _, of_chunk, _ in parts for source in of_chunk)
-    table = pl.concat([parse.empty(columns), *(table for tables, *_ in parts for table in tables)])
+    table = parse.joined([table for tables, *_ in parts for table in tables], columns)
     parts.clear()  # so that each column is freed as it is moved
     identities = parse.numbers_of(table, identity) if identity else None
     frame = parse.to_pandas(table)
-    return Loaded(frame if identities is None else frame.assign(identity=identities), problems, sources)
+    return Loaded(frame if identities is None else frame.assign(identity=identities), found, sources, changed)
 
 
 def _read(
-    paths: Sequence[Path], columns: Sequence[str], *, keep: bool
-) -> "tuple[list[pl.DataFrame], list[Source], list[str]]":
-    """Return the tables of some files, the files and their problems."""
+    paths: Sequence[Path], columns: Sequence[str], *, keep: bool, check: bool
+) -> "tuple[list[Table], list[Source], list[str | Path]]":
+    """Return the tables of some files, the files and their problems. A path is a file that has to be checked yet."""
     from gpubench.rows import parse
 
-    tables: list[pl.DataFrame] = []
-    sources, problems = list[Source](), list[str]()
+    tables: list[Table] = []
+    sources, problems = list[Source](), list[Any]()
     files = [file for path in paths if (file := opened(path, problems))]
     for names, run in groupby(files, key=lambda file: file.names):
         neighbours = list(run)
@@ -166,8 +189,8 @@ def _read(
                 tables.append(parse.from_cells(rows.values(), columns))
                 numbers: Sequence[int] = list(rows)
             else:
-                problems += named(file.path, edited(file))
-                numbers = range(2, len(file.lines) + 1)
+                problems += named(file.path, edited(file)) if check else [file.path]
+                numbers = range(2, file.count + 2)
             lines = [file.lines[number - 2] for number in numbers] if keep else []
             sources.append(Source(file.path, names, numbers, lines))
     return tables, sources, problems

@@ -77,7 +77,7 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
         about=len(rows),
         failed=compared.failed,
         missed=compared.missed,
-        stopped=int((compared.frame["status"] == "interrupted").sum()),
+        stopped=int(compared.frame["status"].isin(["interrupted"]).sum()),
         left_out=tuple(compared.left_out),
         problems=tuple(compared.problems),
         table=table,
@@ -125,7 +125,8 @@ def count_files(paths: Sequence[Path]) -> int:
 
 def _own_cases(compared: Compared) -> dict[int, int]:
     """Return the number of the newest session by case, for cases that were measured on a card and are not published."""
-    rows = compared.frame[(compared.frame["source"] == "") & (compared.frame["device"] != "cpu")]
+    rows = compared.frame.drop_duplicates("identity")
+    rows = rows[(rows["source"] == "") & (rows["device"] != "cpu")]
     numbers = {session: number for number, session in enumerate(rows["session"].unique(), start=1)}
     cases = rows.drop_duplicates(["case", "session"])
     return dict(zip(cases["case"].astype(int), cases["session"].map(numbers), strict=True))  # the last one of a case

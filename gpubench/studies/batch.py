@@ -12,6 +12,7 @@ from gpubench.analysis.compare import Compared, Workload
 from gpubench.analysis.groups import Group, marks_in, short
 from gpubench.rows.alike import STACK
 from gpubench.rows.params import params_of, params_without
+from gpubench.rows.read import stored
 from gpubench.rows.table import BROKEN, number
 from gpubench.studies import words
 from gpubench.studies.cases import cases_of, is_count, known
@@ -128,7 +129,7 @@ def _of_accuracy(compared: Compared) -> Iterator[Section]:
     Rows of all sessions and specimens of a card are pooled: neither changes the accuracy.
     """
     frame = compared.frame
-    named = frame["studies"].isin([text for text in frame["studies"].unique() if "batch" in str(text).split()])
+    named = frame["studies"].isin([text for text in set(stored(frame["studies"])) if "batch" in str(text).split()])
     # Large batches that miss the suite's goal have an accuracy too.
     rows = frame[frame["status"].isin(TRAINED) & named & frame["accuracy"].notna()]
     batches = rows["params"].map(lambda text: params_of(text).get("global_batch", ""))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from gpubench.analysis.groups import Group, text_of
+from gpubench.analysis.groups import Group, texts_of
 from gpubench.analysis.matching import TWIN_POLICIES
 from gpubench.analysis.metrics import SECONDS, Metric
 from gpubench.rows.row import SHOWN_QUALITIES
@@ -92,19 +92,21 @@ def evidence_table(groups: Sequence[Group], metric: Metric) -> Table:
     """
     facts = ("suite_version", "session", "device_hash", "torch", "cuda", "cudnn", "driver", "cpu", "source")
     long = any(len(part.values) > 1 for group in groups for part in group.parts or (group,))
-    lines: list[dict[Column, Value]] = [
-        {
-            Column("model"): part.model,
-            Column("card"): label,
-            Column("precision"): part.precision,
-            Column("basis"): part.measured,
-            Column("values", note=long): tuple(map(metric.shown, part.values)),
-            **{Column(name): text_of(part.row[name]) for name in facts},
-        }
+    names = map(Column, ("model", "card", "precision", "basis"))
+    lines: list[tuple[Value, ...]] = [
+        (
+            part.model,
+            label,
+            part.precision,
+            part.measured,
+            tuple(map(metric.shown, part.values)) if metric.inverse else part.values,
+            *texts_of(part, facts),
+        )
         for group, label in zip(groups, words.labels_of(groups), strict=True)
         for part in group.parts or (group,)
     ]
-    return Table.of("evidence", lines)
+    columns = (*names, Column("values", note=long), *map(Column, facts))
+    return Table("evidence", columns if lines else (), tuple(lines))
 
 
 def policy_text(policy: str) -> str:

@@ -133,7 +133,8 @@ def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: boo
         precision = "mixed precision"
     place = words.without_author(place, c.subject.source)
     ratios = [metric.gain_of(comparison.ratio) for comparison in comparisons]
-    value, interval = stats.geometric_mean([ratio.value for ratio in ratios]), pooled(comparisons).inverse.interval
+    value = stats.geometric_mean([ratio.value for ratio in ratios])
+    interval = pooled(comparisons, by_loss=metric.by_loss).inverse.interval
     verdict, sure = _verdict([metric.word_of(comparison.verdict) for comparison in comparisons])
     groups, ends = groups_in(comparisons), wide_range([ratio.value for ratio in ratios])
     name = "Mixed precision" if kind == "precision" and subject == "mixed" else words.name(subject)

@@ -97,7 +97,7 @@ def published_sections(compared: Compared) -> Iterator[Section]:
     """
     if not compared.is_usual:
         return
-    rows = compared.frame[(compared.frame["mode"] == "published") & (compared.frame["status"] == "ok")]
+    rows = compared.frame[compared.frame["mode"].isin(["published"]) & compared.frame["status"].isin(["ok"])]
     rows = rows[rows["studies"].isin([text for text in rows["studies"].unique() if "published" in str(text).split()])]
     for (suite, _), publication in rows.groupby(["suite", "session"], sort=False):
         lines, cases = dicts_of(publication), cases_of(publication)
