@@ -7,8 +7,9 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
 from pathlib import Path
 
 from gpubench.rows.files import File, opened, split
@@ -16,6 +17,8 @@ from gpubench.rows.row import COLUMNS, DIGEST, DIGEST_DIGITS, END, FLAGS, INTEGE
 
 AFTER_VALUES = len(f",{'0' * DIGEST_DIGITS},end")
 """Number of bytes of a line after its values."""
+LARGE_BYTES = 128 << 20
+"""Size of all files above which another process checks their digests."""
 NAMED_LINES = 5
 """Most lines that are named in messages of one kind; further lines are counted."""
 
@@ -53,10 +56,10 @@ def is_whole(names: Sequence[str], cells: Sequence[str]) -> bool:
 
 def in_our_columns(names: Sequence[str], cells: Sequence[str]) -> list[str]:
     """Return a row's cells in the order of our columns. A digest that was right is computed anew."""
-    known = dict(zip(names, cells, strict=True))
+    known = dict(zip(names, cells, strict=False))  # a stray quote may make more cells, which polars does not see
     values = [known.get(name, "") for name in COLUMNS[:-2]]
     digest = known.get(DIGEST, "")
-    if digest and is_whole(names, cells):
+    if digest and len(cells) == len(names) and is_whole(names, cells):
         digest = digest_of([_spelled(name, value) for name, value in zip(COLUMNS, values, strict=False)])
     return [*values, digest, "end"]
 
@@ -77,19 +80,26 @@ def _number(cell: str, whole: bool) -> str:
     return str(int(value)) if whole and value.is_integer() else repr(value)
 
 
-def edited_in(paths: Sequence[str]) -> dict[str, list[int]]:
-    """Return the line numbers of the changed rows of each of these files."""
-    return {path: edited(file) for path in paths if (file := opened(Path(path), []))}
+def edited_later(paths: Sequence[Path]) -> Callable[[], Mapping[Path, Sequence[int]]]:
+    """Return a function that returns the line numbers of the changed rows of each file.
+
+    Another process looks for them in many bytes, so that this one can go on.
+    """
+    is_large = sum(path.stat().st_size for path in paths) > LARGE_BYTES
+    return ThreadPoolExecutor(1).submit(_edited_by_child, paths).result if is_large else partial(_edited_in, paths)
 
 
-def edited_meanwhile(paths: Sequence[str]) -> dict[str, list[int]]:
-    """Return the same from another process, so that this one can go on: digests keep all of its threads waiting."""
+def _edited_in(paths: Sequence[Path]) -> dict[Path, list[int]]:
+    return {path: edited(file) for path in paths if (file := opened(path, []))}
+
+
+def _edited_by_child(paths: Sequence[Path]) -> dict[Path, list[int]]:
     command = [sys.executable, "-P", "-m", __name__]
     try:
-        done = subprocess.run(command, input=json.dumps(paths), capture_output=True, text=True, check=True)
-        return dict(json.loads(done.stdout))
+        done = subprocess.run(command, input=json.dumps([*map(str, paths)]), capture_output=True, text=True, check=True)
+        return {Path(path): lines for path, lines in json.loads(done.stdout).items()}
     except (OSError, ValueError, subprocess.SubprocessError):  # not every host starts processes
-        return edited_in(paths)
+        return _edited_in(paths)
 
 
 def named(path: Path, lines: Sequence[int]) -> list[str]:
@@ -102,4 +112,5 @@ def named(path: Path, lines: Sequence[int]) -> list[str]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(edited_in(json.load(sys.stdin))))
+    lines_by_path = _edited_in([*map(Path, json.load(sys.stdin))])
+    print(json.dumps({str(path): lines for path, lines in lines_by_path.items()}))

@@ -6,11 +6,11 @@ Neighbouring files are parsed together by polars (parse.py). If they have any fa
 import csv
 import io
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import accumulate, groupby
+from itertools import accumulate, chain, groupby, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,13 +19,10 @@ import pandas as pd
 
 from gpubench.errors import UserError
 from gpubench.printed import shown
-from gpubench.rows.digest import edited, edited_meanwhile, in_our_columns, named
+from gpubench.rows.digest import edited_later, in_our_columns, named
 from gpubench.rows.files import chunks_of, opened, split
 from gpubench.rows.lines import good_rows
 from gpubench.rows.row import COLUMNS
-
-LARGE_BYTES = 128 << 20
-"""Digests of larger files, all together, are checked by another process."""
 
 if TYPE_CHECKING:
     from gpubench.rows.parse import Table
@@ -40,19 +37,17 @@ class Loaded:
     """
 
     frame: pd.DataFrame
-    found: "list[str | Path]" = field(default_factory=list)
-    """The problems; a path stands for those of the changed rows of this file."""
+    found: list[str] = field(default_factory=list)
+    """The problems of the files, but for changed rows."""
     sources: "tuple[Source, ...]" = ()
     """The files, in the order of their rows."""
-    changed: "Future[dict[str, list[int]]] | None" = None
-    """The line numbers of the changed rows of each file, if they are not yet among the problems."""
+    changed: Callable[[], Mapping[Path, Sequence[int]]] = dict
+    """Returns the line numbers of the changed rows by file."""
 
     @cached_property
     def problems(self) -> list[str]:
         """What is wrong with the files, in sentences."""
-        lines = self.changed.result() if self.changed else {}
-        problems = [[p] if isinstance(p, str) else named(p, lines.get(str(p), [])) for p in self.found]
-        return [problem for of_file in problems for problem in of_file]
+        return [*self.found, *chain.from_iterable(starmap(named, self.changed().items()))]
 
     def file_of(self, place: int) -> Path:
         """Return the file of the row at this place of the frame's index."""
@@ -152,31 +147,27 @@ def load(
     problems: list[str] = []
     columns = [name for name in COLUMNS if name not in without]
     chunks = chunks_of(paths, problems)
-    files = [path for chunk in chunks for path in chunk]
-    is_large = sum(path.stat().st_size for path in files if path.is_file()) > LARGE_BYTES
-    # One thread runs Python, for example digests, while polars, without the GIL, parses rows for the others.
+    # One thread runs Python while polars, without the GIL, parses rows for the others.
     with ThreadPoolExecutor(3) as pool:
-        parts = list(pool.map(partial(_read, columns=columns, keep=keep, check=not is_large), chunks))
-    found = [*problems, *(problem for *_, of_chunk in parts for problem in of_chunk)]
-    pool = ThreadPoolExecutor(1)
-    changed = pool.submit(edited_meanwhile, list(map(str, files))) if is_large else None
-    pool.shutdown(wait=False)
-    sources = tuple(source for _, of_chunk, _ in parts for source in of_chunk)
+        parts = list(pool.map(partial(_read, columns=columns, keep=keep), chunks))
+    problems += [problem for _, _, of_chunk, _ in parts for problem in of_chunk]
+    changed = edited_later([path for *_, parsed in parts for path in parsed])
+    sources = tuple(source for _, of_chunk, *_ in parts for source in of_chunk)
     table = parse.joined([table for tables, *_ in parts for table in tables], columns)
     parts.clear()  # so that each column is freed as it is moved
     identities = parse.numbers_of(table, identity) if identity else None
     frame = parse.to_pandas(table)
-    return Loaded(frame if identities is None else frame.assign(identity=identities), found, sources, changed)
+    return Loaded(frame if identities is None else frame.assign(identity=identities), problems, sources, changed)
 
 
 def _read(
-    paths: Sequence[Path], columns: Sequence[str], *, keep: bool, check: bool
-) -> "tuple[list[Table], list[Source], list[str | Path]]":
-    """Return the tables of some files, the files and their problems. A path is a file that has to be checked yet."""
+    paths: Sequence[Path], columns: Sequence[str], *, keep: bool
+) -> "tuple[list[Table], list[Source], list[str], list[Path]]":
+    """Return the tables of some files, the files, their problems, and the files whose digests are not checked yet."""
     from gpubench.rows import parse
 
     tables: list[Table] = []
-    sources, problems = list[Source](), list[Any]()
+    sources, problems, parsed = list[Source](), list[str](), list[Path]()
     files = [file for path in paths if (file := opened(path, problems))]
     for names, run in groupby(files, key=lambda file: file.names):
         neighbours = list(run)
@@ -189,11 +180,11 @@ def _read(
                 tables.append(parse.from_cells(rows.values(), columns))
                 numbers: Sequence[int] = list(rows)
             else:
-                problems += named(file.path, edited(file)) if check else [file.path]
+                parsed.append(file.path)
                 numbers = range(2, file.count + 2)
             lines = [file.lines[number - 2] for number in numbers] if keep else []
             sources.append(Source(file.path, names, numbers, lines))
-    return tables, sources, problems
+    return tables, sources, problems, parsed
 
 
 def _in_our_columns(header: Sequence[str], line: bytes) -> bytes:
