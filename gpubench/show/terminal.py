@@ -326,7 +326,7 @@ def _tail(answer: Answer, results: Sequence[Result], width: int, *, in_full: boo
         parts += [f"{more} more result{plural} below."] if more else []
     else:
         left = len(answer.left_out) + sum(len(section.left_out) for section in answer.sections)
-        parts += [f"{left} group{'s' * (left > 1)} not compared (--all lists them)."] if left else []
+        parts += [f"{left} note{'s' * (left > 1)} on rows not compared: --all."] if left else []
         parts.append(f"{more} more result{plural}: --all." if more else "Every case: --all.")
         suites = list(dict.fromkeys(result.suite for result in answer.results))
         parts += [f"One suite: --only {fitted(suites[0], 20)}."] if len(suites) > 1 else []

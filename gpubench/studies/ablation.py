@@ -85,7 +85,7 @@ def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
     groups = groups_in(changes)
     return Bars(
         words.slug(f"{groups[0].suite} changes {groups[0].label}"),
-        faster[0] if faster else f"No change has the verdict {metric.words[0]} than {PLAIN}",
+        faster[0] if faster else f"No change is {metric.words[0]} than {PLAIN} by its verdict",
         f"{metric.gain.capitalize()} over {PLAIN}, with 95% intervals; above 1 is {metric.words[0]}; {title}",
         tuple(bar_groups),
         "ratio",
@@ -114,4 +114,4 @@ def _evidence(change: Group, plain: Group) -> str:
 
 
 def _rate(value: float) -> str:
-    return f"{value:.3g}" if value > 0 else "unknown"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value > 0 else "unknown"
