@@ -30,7 +30,7 @@ SECONDS_AGAIN = {
     "batch-768": 139.5, "resnet9": 76.4,
 }  # fmt: skip
 NOTES = {
-    "resnet9": "75 s by the rule of the later ones, which counts preprocessing and no validation",
+    "resnet9": "75 s by the rule of later rungs: with preprocessing, without validation",
     "gpu-preprocessing": "70 s with the pooling still after norm and ReLU, 24 epochs",
 }
 NOTES_AGAIN = {"preprocess-once": "random numbers already drawn for whole epochs, and one loader process"}

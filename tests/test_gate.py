@@ -48,7 +48,7 @@ def code_of(tmp_path, *groups, limit=0.05):
         ([rows(EVEN[:3]), bf16(times(0.7)[:3])], 0, "all 1 intervals end below"),
         ([BASE, bf16(times(1.0), torch="2.1.0")], 3, "undecided"),
         ([BASE], 3, "nothing is compared with fp32"),
-        ([BASE, bf16(times(1.0)), rows(EVEN, model="resnet34")], 3, "resnet34 fp32: only fp32 has it"),
+        ([BASE, bf16(times(1.0)), rows(EVEN, model="resnet34")], 3, "resnet34 fp32: fp32 has no counterpart"),
         ([BASE, bf16(times(1.0)), [FAILED]], 4, "1 trial(s) failed"),
         ([BASE, bf16(times(1.1)), [FAILED]], 1, "1 trial(s) failed"),
     ],
@@ -173,7 +173,7 @@ def test_the_order_of_what_is_said_and_which_of_it_decides():
     assert [line.rpartition(": ")[2] for line in lines] == [
         "more than 5% slower than fp32",
         OPEN,
-        "only fp32 has it",
+        "fp32 has no counterpart",
         "2 trial(s) failed",
         "torn",
     ]
@@ -188,7 +188,7 @@ def test_the_order_of_what_is_said_and_which_of_it_decides():
     assert gated(good, missed=2) == (4, ["2 trial(s) missed the goal"])
     assert gated(good, problems=["x"]) == (4, ["not all rows could be read: x"])
     assert gated(good, open_)[0] == 3
-    assert gated(good, more=[alone]) == (3, ["resnet p fp32: only fp32 has it"])
+    assert gated(good, more=[alone]) == (3, ["resnet p fp32: fp32 has no counterpart"])
     assert gated(good, good) == (0, ["no case is 5% slower than fp32: all 2 intervals end below"])
 
 

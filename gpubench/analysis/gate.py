@@ -45,9 +45,9 @@ def gate(compared: Compared, limit: float) -> tuple[int, list[str]]:
     ]
     if any(not c.is_unlike and not ran_together(axis, c.subject, c.other) for c in undecided):
         lines.append(
-            "two sessions may differ by 6% and more by chance: run both sides in turn in one session (--session NAME)"
+            "two sessions or cards may differ by 6% and more by chance: on one card, run both in turn (--session NAME)"
         )
-    lines += [f"{group.suite} {group.model} {group.precision}: only {base} has it" for group in alone]
+    lines += [f"{group.suite} {group.model} {group.precision}: {base} has no counterpart" for group in alone]
     lines += [f"{compared.failed} trial(s) failed"] if compared.failed else []
     lines += [f"{compared.missed} trial(s) missed the goal"] if compared.missed else []
     lines += [f"not all rows could be read: {problem}" for problem in compared.problems]

@@ -34,8 +34,8 @@ Precisions = Annotated[
     what_option(
         "--precision",
         metavar="NAMES",
-        help="both (run's default: fp32 and mixed), mixed (fp16 or bf16), all (peak's default), or names joined by"
-        " commas: fp32, tf32, fp16, bf16, fp16-master, fp16-pure, bf16-pure, float8, int8-mixed.",
+        help="both (fp32 and mixed; default of run), mixed (fp16 or bf16), all (default of `gpubench peak`), or names"
+        " joined by commas: fp32, tf32, fp16, bf16, fp16-master, fp16-pure, bf16-pure, float8, int8-mixed.",
     ),
 ]
 DataFolder = Annotated[

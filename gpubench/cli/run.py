@@ -87,7 +87,7 @@ def run(
         str | None, what_option(metavar="NAME", help="Name of runs that alternate: `compare` treats them as one run.")
     ] = None,
     quick: Annotated[
-        bool, time_option("--quick", metavar=FLAG, help="One trial per case, at least 3 steps unless slow: rough.")
+        bool, time_option("--quick", metavar=FLAG, help="One trial per case, of only a few steps: rough.")
     ] = False,
     no_rank: Annotated[
         bool,

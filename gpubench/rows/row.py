@@ -62,7 +62,7 @@ class Row:
         POSITIVE,
         role=Role.SCALE,
     )
-    nodes: int | None = number("case", "", "machines they ran on", POSITIVE, role=Role.SCALE)
+    nodes: int | None = number("case", "", "machines that the processes ran on", POSITIVE, role=Role.SCALE)
     data: str = column("case", "datasets joined by +, or synthetic", role=Role.RECIPE)
     weights: str = column(
         "case", "pretrained weights the run starts from; random if the file was missing", role=Role.RECIPE
@@ -87,7 +87,7 @@ class Row:
         "default, or what was done to the clocks: application clock, offset (a lock by nvidia-smi -lgc cannot be read)",
     )
     ecc: str = column("card", "error correction of the card's memory: on or off")
-    mig: str = column("card", "on where the device is a slice of a card")
+    mig: str = column("card", "on if the device is a slice of a card")
     persistence: str = column("card", "whether the driver stays loaded between processes: on or off")
     max_pcie_generation: int | None = number("card", "", "PCIe generation that card and slot can do")
     max_pcie_width: int | None = number("card", "", "PCIe lanes that card and slot can do")
@@ -120,14 +120,14 @@ class Row:
     cudnn: str = column("environment", "cuDNN version", role=Role.SOFTWARE)
     switches: str = column(
         "environment",
-        "environment variables that change what CUDA or torch's memory does, as they were set",
+        "environment variables that change how CUDA or torch works, with their values",
         role=Role.SETTING,
     )
     python: str = column("environment", "version of Python", role=Role.HOST)
     gpubench: str = column("environment", "version of gpubench", role=Role.CODE)
-    commit: str = column("environment", "commit of gpubench's checkout, with + where it was edited")
+    commit: str = column("environment", "commit of gpubench's checkout, with + if files were edited")
     # The run.
-    session: str = column("run", "--session, or a random name; trials of a session are interleaved", role=Role.SPECIMEN)
+    session: str = column("run", "name of the run: random, or --session; its trials take turns", role=Role.SPECIMEN)
     trial: int | None = number("trial.index", "", "round inside the session, from 0")
     until: float | None = number(
         "run",

@@ -132,7 +132,7 @@ def caveat_of(session: Session) -> list[str]:
     options = session.options
     if options.mode == "quick":
         unranked = " CPUs are not ranked." * (options.rank and set(session.devices) == {"cpu"})
-        return [f"Quick mode: at least 3 steps and 0.5 s per case (fewer if slow): times are rough.{unranked}"]
+        return [f"Quick mode: only a few steps per case, so times are rough.{unranked}"]
     if len(session.cases) > 1 and options.rounds < SAMPLED_REPEATS:
         verdicts = "no verdict" if options.rounds < FEWEST_TRIALS else "a verdict only on large ratios"
         return [f"{options.rounds} trial(s) per case: {verdicts}. --repeats {SAMPLED_REPEATS} decides more."]

@@ -114,4 +114,4 @@ def _evidence(change: Group, plain: Group) -> str:
 
 
 def _rate(value: float) -> str:
-    return f"{value:.3g}" if value > 0 else "unknown"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value > 0 else "unknown"

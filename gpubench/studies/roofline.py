@@ -59,7 +59,7 @@ def _results(known: Sequence[tuple[Group, Bound]]) -> Iterator[Result]:
     for (label, precision), cases in pools.items():
         shares = [bound.mfu for _, bound in cases if bound.mfu is not None]
         bounds = Counter(bound.bottleneck for _, bound in cases)
-        clear = {name: count for name, count in bounds.items() if name != "unknown"}
+        clear = {n.replace("throttled", "throttling"): count for n, count in bounds.items() if n != "unknown"}
         of = f" of {len(cases)}" if len(bounds) > 1 else ""
         by = words.listed([f"{name} ({count}{of})" if of else name for name, count in clear.items()] or ["unknown"])
         peak = next((bound.peak for _, bound in cases if bound.mfu is not None), "")
