@@ -58,22 +58,6 @@ def test_the_exit_code_and_why(tmp_path, groups, code, words):
     assert (found, words in "\n".join(lines)) == (code, True), lines
 
 
-def test_one_slow_case_among_twenty_is_enough(tmp_path):
-    cases = [rows(EVEN, model=f"m{i}") + bf16(times(1.1 if i == 7 else 1.0), model=f"m{i}") for i in range(20)]
-    code, lines = code_of(tmp_path, *cases)
-    assert code == 1
-    assert [line.split()[0] for line in lines] == ["m7"]
-
-
-def test_a_row_that_cannot_be_read_is_not_passed_over(tmp_path):
-    path = tmp_path / "rows.csv"
-    records.append(path, BASE + bf16(times(1.0)))
-    whole = path.read_text()
-    path.write_text(whole + whole.splitlines()[1][:50] + "\n")
-    code, lines = gate(compare([path], Question(by="precision", baseline="fp32")), 0.05)
-    assert code == 4, lines
-
-
 @pytest.mark.parametrize(("factor", "code"), [(1.1, 1), (1.0, 0), (1.05, 3)])
 def test_the_command_ends_with_that_code(cli, tmp_path, factor, code):
     records.append(tmp_path / "rows.csv", BASE + bf16(times(factor)))
@@ -120,13 +104,7 @@ OPEN = "undecided whether it is 5% slower than fp32"
     ("low", "value", "high", "code", "words"),
     [
         (1.051, 1.1, 1.2, 1, "m bf16, bf16, 10.0% slower (+5.1% to +20.0%): more than 5% slower than fp32"),
-        (
-            1.05,
-            1.1,
-            1.2,
-            3,
-            "m bf16, bf16, 10.0% slower (+5.0% to +20.0%): undecided whether it is 5% slower than fp32",
-        ),
+        (1.05, 1.1, 1.2, 3, "m bf16, bf16, 10.0% slower (+5.0% to +20.0%): " + OPEN),
         (0.9, 1.0, 1.05, 3, "m bf16, bf16, 0.0% faster (-10.0% to +5.0%): " + OPEN),
         (0.7, 0.8, 1.049, 0, "no case is 5% slower than fp32: all 1 intervals end below"),
         (None, 2.0, None, 3, "m bf16, bf16, 100.0% slower: " + OPEN),
