@@ -72,9 +72,7 @@ def module_of(name: str) -> str | None:
     return None
 
 
-@cache
-def imports_by_module() -> dict[str, set[str]]:
-    return {module: imports(PACKAGE / module) for module in MODULES}
+IMPORTS = {module: imports(PACKAGE / module) for module in MODULES}
 
 
 def room_of(module: str) -> str:
@@ -92,7 +90,7 @@ def test_every_folder_is_a_room_that_says_what_lives_in_it():
 def test_a_room_imports_only_the_rooms_below_it():
     wrong = [
         f"{module} imports {used}"
-        for module, names in imports_by_module().items()
+        for module, names in IMPORTS.items()
         if "/" in module
         for used in filter(None, map(module_of, names))
         if room_of(used) not in {room_of(module), *GROUND, *MAY_IMPORT[room_of(module)]} and used != "__init__.py"
@@ -104,7 +102,7 @@ def test_a_room_imports_only_the_rooms_below_it():
 def test_no_modules_import_each_other_in_a_circle():
     edges = {
         module: {used for used in map(module_of, names) if used and not used.endswith("__init__.py")} - {module}
-        for module, names in imports_by_module().items()
+        for module, names in IMPORTS.items()
     }
     TopologicalSorter(edges).prepare()  # raises CycleError, which names the circle
 
@@ -122,14 +120,14 @@ def test_what_compares_knows_no_suite_by_name():
 
 
 def knows_torch(module: str) -> bool:
-    return bool({name.partition(".")[0] for name in imports_by_module()[module]} & TORCH)
+    return bool({name.partition(".")[0] for name in IMPORTS[module]} & TORCH)
 
 
 def test_torch_is_imported_by_what_runs_in_a_child_and_by_no_parent():
     assert [module for module in MODULES if knows_torch(module) and not module.startswith(MAY_IMPORT_TORCH)] == []
     wrong = [
         f"{module} would import torch through {used}"
-        for module, names in imports_by_module().items()
+        for module, names in IMPORTS.items()
         if not module.startswith(MAY_IMPORT_TORCH)
         for used in filter(None, map(module_of, names))
         if knows_torch(used)
@@ -200,10 +198,10 @@ def test_files_and_functions_stay_short():
     assert {module: lines for module, lines in sizes.items() if lines > MOST_LINES_OF_A_FILE} == {}
     # Except for the commands, whose parameters are their options.
     wrong = []
-    files_here = [path for folder in (PACKAGE, ROOT / "suites") for path in folder.rglob("*.py")]
     functions = [
         (path.relative_to(ROOT).as_posix(), node)
-        for path in files_here
+        for folder in (PACKAGE, ROOT / "suites")
+        for path in folder.rglob("*.py")
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.FunctionDef)
     ]

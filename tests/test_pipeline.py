@@ -366,8 +366,6 @@ def test_dry_run_prints_the_plan_and_writes_nothing(cli, tmp_path):
         (("run", "--repeats", "0"), "--repeats"),
         (("run", "--set", "nonsense"), "key=value"),
         (("run", "--suite", "resnet", "--device", "cpu", "--data", "nowhere"), "nowhere"),
-        (("compare",), "files"),
-        (("compare", "missing.csv"), "missing.csv"),
         (("data", "fetch", "mnist"), "mnist"),
         (("run", "--until", "1%", "--repeats", "8"), "leave out --repeats"),
         (("run", "--until", "1%", "--quick"), "leave out --quick"),

@@ -15,6 +15,7 @@ from gpubench.runner.session import RunSummary
 from gpubench.show.wrap import WIDTH
 from gpubench.studies import words
 from gpubench.studies.answer import answer, headline
+from gpubench.studies.pairs import precision_name
 from gpubench.studies.section import Part, Result, in_order
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -184,6 +185,7 @@ def test_names_tell_cards_and_other_columns_apart(tmp_path):
 def test_only_the_recipe_of_2019_is_called_mixed(tmp_path, precision, name):
     (one,) = found(tmp_path, rows(SLOW), rows(FAST, precision=precision))
     assert one.subject == name
+    assert precision_name("fp16") == precision_name("bf16") == precision_name("fp16-master") == "mixed"
 
 
 @pytest.mark.parametrize("accuracies", [(0.0, 0.5), (0.7, 0.6)])

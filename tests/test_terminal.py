@@ -159,3 +159,5 @@ def test_the_screen_is_as_wide_as_the_terminal(tmp_path, width, monkeypatch):
     assert " ".join(result.headline.split()) in " ".join(lines)
     monkeypatch.setenv("COLUMNS", str(width + 1))
     assert screen(result) == lines
+    models = screen(answered(tmp_path, rows([100.0] * 6), rows([50.0] * 6, precision="bf16")), width=79)
+    assert ["fp32", "bf16", "speedup"] in [line.split() for line in models], "one card is a table of its models, too"

@@ -1,8 +1,6 @@
 """The suite tricks: each trick is one parameter, early stopping counts its own epochs, two processes train as one."""
 
 from contextlib import nullcontext
-from functools import cache
-from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +8,7 @@ import torch
 from answers import answered, section, table
 from brief import brief
 from facts import lacking
+from gpubench.suites.tricks import training
 from rows import rows
 from small_trials import MIXED
 
@@ -27,12 +26,6 @@ CPU = Device("cpu", "cpu", "Chip", 10**10, "", "", "cc", {"tf32": "a CPU has no 
 OLD_CPU = Device("cpu", "cpu", "Chip", 10**10, "", "", "cc", {"bf16": "emulated"})
 SWITCHES = ("loading", "ddp", "stopping", "sharded", "evaluation")
 SMALL = ("epochs=1", "width=2", "train_images=64", "valid_images=33", "test_images=17", "patience=1")
-
-
-@cache
-def training():
-    """The suite's training, imported where a test needs it: lightning takes seconds."""
-    return import_module("gpubench.suites.tricks.training")
 
 
 def cases(mode="full", device=CPU, **settings):
@@ -81,7 +74,7 @@ class Scripted:
 def test_early_stopping_counts_the_epochs_that_ran(stopping, epochs):
     clock = Clock(brief("full"), watch=lambda: [nullcontext()])
     pipeline = Scripted([3, 2, 2.5, 2, 1, 1, 9], stopping=stopping, patience=2, epochs=6)
-    assert training().run_epochs(pipeline, clock) == {"loss": 1 if stopping else 9, "accuracy": 0.5}
+    assert training.run_epochs(pipeline, clock) == {"loss": 1 if stopping else 9, "accuracy": 0.5}
     summary = clock.summary()
     assert summary["epochs"] == epochs
     assert summary["measured"]
@@ -89,18 +82,18 @@ def test_early_stopping_counts_the_epochs_that_ran(stopping, epochs):
 
 @pytest.mark.parametrize(("samples", "batch", "ranks"), [(20, 8, 1), (20, 8, 2), (33, 16, 2)])
 def test_the_processes_share_every_step_and_an_epoch_is_the_dataset(samples, batch, ranks):
-    shares = [list(training().Batches(samples, batch, 7, rank, ranks, False)) for rank in range(ranks)]
+    shares = [list(training.Batches(samples, batch, 7, rank, ranks, False)) for rank in range(ranks)]
     assert sorted(i for share in shares for step in share for i in step) == list(range(samples))
     assert len({len(share) for share in shares}) == 1
-    shuffled = [list(training().Batches(samples, batch, 7, rank, ranks, True)) for rank in range(ranks)]
+    shuffled = [list(training.Batches(samples, batch, 7, rank, ranks, True)) for rank in range(ranks)]
     together = [sorted(i for share in shuffled for i in share[step]) for step in range(len(shuffled[0]))]
-    alone = training().Batches(samples, batch, 7, 0, 1, True)
+    alone = training.Batches(samples, batch, 7, 0, 1, True)
     assert together == [sorted(step) for step in list(alone)[: len(together)]]
 
 
 def evaluating(network, ranks):
     """A process of a pipeline that only evaluates."""
-    pipeline = object.__new__(training().Pipeline)
+    pipeline = object.__new__(training.Pipeline)
     pipeline.params = SimpleNamespace(evaluation=True, loading=False)
     pipeline.device, pipeline.model = torch.device("cpu"), network
     pipeline.trial = SimpleNamespace(case=SimpleNamespace(processes=ranks))
@@ -123,7 +116,7 @@ def test_two_processes_evaluate_as_one(monkeypatch):
     monkeypatch.setattr(process_group, "_gather", gather)
     for rank in (1, 0):
         process = evaluating(network, 2)
-        for step in training().Batches(7, 4, 1, rank, 2, False):
+        for step in training.Batches(7, 4, 1, rank, 2, False):
             process.evaluate([images[step], labels[step]])
         found = process.sums()
     assert [share[-1] for share in shares] == [3, 4]
@@ -184,8 +177,8 @@ def test_compare_says_of_each_trick_whether_it_helped_and_why_not(tmp_path):
     ("plain", "0", 0), ("loading", "0", 6), ("loading", "3", 3), ("with-ddp", "0", 3), ("ddp", "0", 0),
 ])  # fmt: skip
 def test_loader_processes_are_as_many_as_there_are_cpus(model, workers, expected, monkeypatch):
-    monkeypatch.setattr(training(), "cpu_count", lambda: 6)
-    assert training().workers_of(Trial(cases(workers=workers)[model], 0, 1)) == expected
+    monkeypatch.setattr(training, "cpu_count", lambda: 6)
+    assert training.workers_of(Trial(cases(workers=workers)[model], 0, 1)) == expected
 
 
 OTHER_CARD = {"card": "NVIDIA GeForce GTX 1080 Ti", "device_hash": "bbbb", "session": "s2"}
