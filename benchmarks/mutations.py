@@ -52,7 +52,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "gpubench/analysis/gate.py": ("test_gate", "test_screens"),
     "gpubench/studies/words.py": ("test_words", "test_results", "test_screens"),
     "gpubench/studies/pairs.py": ("test_results", "test_questions", "test_terminal", "test_screens"),
-    "gpubench/studies/answer.py": ("test_results", "test_questions", "test_screens"),
+    "gpubench/studies/answer.py": ("test_results", "test_answer", "test_questions", "test_screens"),
     "gpubench/show/terminal.py": ("test_terminal", "test_results", "test_screens"),
     "gpubench/show/formats.py": ("test_questions", "test_results", "test_screens"),
     "gpubench/training/clock/clock.py": ("test_clock", "test_peers"),

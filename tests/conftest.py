@@ -2,6 +2,7 @@
 
 import contextlib
 import faulthandler
+import gc
 import importlib.util
 import os
 import secrets
@@ -18,7 +19,7 @@ import psutil
 import pytest
 from brief import brief
 from hypothesis import HealthCheck, settings
-from inside import described, run_inside, skip_sleep
+from inside import described, run_inside, skip_sleep, store_peaks
 from typer.testing import CliRunner
 
 from gpubench.cli.app import app
@@ -32,6 +33,8 @@ from gpubench.studies.cards.ranking import rank
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Files run side by side, and torch's threads are many times slower where they have to share their cores.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+gc.disable()  # until all tests are imported (`pytest_collection_finish`)
 
 # A shell's background jobs ignore Ctrl-C, and their children inherit that; tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -90,6 +93,12 @@ def gpubench_in(folder: Path, *arguments: object) -> Done:
 def cli_process(tmp_path):
     """Runs gpubench in a process of its own, in `tmp_path`, with real children."""
     return partial(gpubench_in, tmp_path)
+
+
+@pytest.fixture
+def known_peaks():
+    """A whole run in processes has no peak of this CPU to measure."""
+    store_peaks()
 
 
 @pytest.fixture
@@ -160,6 +169,12 @@ def pytest_collection_modifyitems(items):
             for name in ("alone", "gpu"):
                 if item.get_closest_marker(name):
                     item.add_marker(pytest.mark.skip(reason=f"nothing may run beside it: pytest -n 0 -m {name}"))
+
+
+def pytest_collection_finish():
+    """What is imported stays: no collection has to look at a million objects again."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_xdist_auto_num_workers():

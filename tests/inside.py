@@ -5,6 +5,7 @@ of processes, signals) is not here: those tests start real ones. And sleep is a 
 """
 
 import io
+import itertools
 import json
 import os
 import sys
@@ -16,6 +17,7 @@ from functools import cache, partial
 from unittest.mock import patch
 
 from gpubench.hardware import environment
+from gpubench.runner import measured_peaks
 from gpubench.runner.process import Outcome
 from gpubench.training.clock.clock import Clock
 from gpubench.worker import __main__ as worker
@@ -88,6 +90,14 @@ def described():
     """
     with patch.object(environment, "_cpu_bf16", dict):
         return worker.answer_to({"task": "describe"}, lambda event: None)
+
+
+def store_peaks():
+    """Store a peak of this CPU in the cache: to measure it takes ten seconds of a processor, for each run anew."""
+    torch, counts = described()["facts"]["torch"], range(1, environment.cpu_count() + 1)
+    with patch("gpubench.hardware.host.cpu_load", lambda cpus: None):  # else only where nobody uses the CPU meanwhile
+        for precision, threads in itertools.product(("fp32", "bf16"), counts):
+            measured_peaks.measure(environment.cpu_device(), torch, precision, threads, 0.0, print, run_inside)
 
 
 def answering(result_of, devices=list):

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 from facts import lacking
+from made_answers import pairs
 from rows import row, rows
 
 from gpubench.analysis.compare import Question
 from gpubench.errors import UserError
 from gpubench.rows import write as records
 from gpubench.rows.row import COLUMNS, to_cells
-from gpubench.studies.answer import answer, only
+from gpubench.studies.answer import _named, answer, only
 
 SLOW = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
 FAST = [seconds / 2 for seconds in SLOW]
@@ -127,6 +128,9 @@ def test_no_two_charts_have_one_name(tmp_path):
     charts = [chart.name for each in said.results for chart in each.charts]
     charts += [chart.name for section in said.sections for chart in section.charts]
     assert len(charts) == len(set(charts)) > 4
+    names = Counter()
+    assert [_named(pairs(), names).name for _ in range(3)] == ["pairs", "pairs-2", "pairs-3"]
+    assert _named(pairs("a-seconds"), names, "lr-1").name == "a-lr-1-seconds"
 
 
 def test_sections_that_read_alike_say_in_what_they_differ(tmp_path):
@@ -145,6 +149,8 @@ def test_nothing_to_compare_says_why_and_where_a_result_is_missing(tmp_path):
     said = answered(tmp_path, rows(FAST), [lost])
     assert said.results == ()
     assert lacking(said.headline, "bf16", "out of memory") == []
+    with pytest.raises(UserError, match=r"no row to compare: .*none\.csv: cannot be read"):
+        answer([tmp_path / "none.csv"])
 
 
 @pytest.mark.parametrize(

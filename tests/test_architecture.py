@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -44,9 +45,15 @@ IMPORTED_LATE = ("apex.fp16_utils", "bitsandbytes", "torch.utils.tensorboard")
 """What a suite imports inside a function, because it may be missing."""
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def imports(path: Path, *, top_level: bool = False) -> set[str]:
     """Names of all imported modules; with top_level only those that importing the file imports."""
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     nodes = list(ast.walk(tree))
     if top_level:
         nodes = [n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
@@ -77,7 +84,7 @@ def test_every_folder_is_a_room_that_says_what_lives_in_it():
     assert rooms == set(MAY_IMPORT)
     for module in MODULES:
         if module.endswith("/__init__.py"):
-            assert len(ast.get_docstring(ast.parse((PACKAGE / module).read_text())).split()) > 20, module
+            assert len(ast.get_docstring(tree_of(PACKAGE / module)).split()) > 20, module
 
 
 def test_a_room_imports_only_the_rooms_below_it():
@@ -106,7 +113,7 @@ def test_what_compares_knows_no_suite_by_name():
         f"{module}: {node.value!r}"
         for module in MODULES
         if module.startswith(COMPARING)
-        for node in ast.walk(ast.parse((PACKAGE / module).read_text()))
+        for node in ast.walk(tree_of(PACKAGE / module))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in suites
     ]
     assert wrong == []
@@ -130,10 +137,10 @@ def test_torch_is_imported_by_what_runs_in_a_child_and_by_no_parent():
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda path: path.stem)
 def test_a_suite_stands_alone_imports_at_the_top_and_says_what_it_is(suite):
-    assert ast.get_docstring(ast.parse(files.sources(suite)[0].read_text()))
+    assert ast.get_docstring(tree_of(files.sources(suite)[0]))
     for file in files.sources(suite):
         assert "suites." not in " ".join(imports(file)), f"{file} leans on another suite"
-        nodes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
+        nodes = [node for node in ast.walk(tree_of(file)) if isinstance(node, ast.ImportFrom)]
         assert all(node.level < 2 for node in nodes), f"{file} leans on another suite"
         inside = imports(file) - imports(file, top_level=True)
         assert [name for name in inside if not name.startswith(IMPORTED_LATE)] == []
@@ -184,13 +191,6 @@ def test_the_package_its_overview_and_help_load_nothing_heavy(code):
 
 
 MOST_LINES_OF_A_FILE, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 400, 60, 8
-FUNCTIONS = [
-    (path.relative_to(ROOT).as_posix(), node)
-    for folder in (PACKAGE, ROOT / "suites")
-    for path in folder.rglob("*.py")
-    for node in ast.walk(ast.parse(path.read_text()))
-    if isinstance(node, ast.FunctionDef)
-]
 
 
 def test_files_and_functions_stay_short():
@@ -198,7 +198,14 @@ def test_files_and_functions_stay_short():
     assert {module: lines for module, lines in sizes.items() if lines > MOST_LINES_OF_A_FILE} == {}
     # Except for the commands, whose parameters are their options.
     wrong = []
-    for path, node in FUNCTIONS:
+    functions = [
+        (path.relative_to(ROOT).as_posix(), node)
+        for folder in (PACKAGE, ROOT / "suites")
+        for path in folder.rglob("*.py")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef)
+    ]
+    for path, node in functions:
         if path.startswith("gpubench/cli/") and "Annotated" in ast.unparse(node.args):
             continue
         own = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]

@@ -100,6 +100,7 @@ def test_which_batches_are_tried():
     # Of 1000 that fit: 16 + 0.97 x 9840 / 10 is 970, so 968; from there 968 + 0.97 x 320 / 10 is 999, so 992, which is
     # less than a 32nd below what does not fit.
     assert search(Card(11_000), known=True) == (992, False, [8, 16, 968, 992])
+    assert search(Card(8064, 100, 124), known=True) == (64, False, [8, 16, 56, 64, 72, 80, 88])
     assert search(Card(10**6, holes={104}), cap=110) == (96, False, [8, 16, 32, 64, 104, 80, 88, 96])
     assert search(Card(10**6), cap=8) == (8, True, [8])
     assert search(Card(10**6), cap=15) == (8, True, [8])

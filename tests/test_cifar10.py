@@ -196,7 +196,7 @@ def test_the_whitening_bias_trains_for_its_epochs(monkeypatch):
         return step(run, batch)
 
     monkeypatch.setattr(training.Run, "step", watching)
-    run_small("airbench94", epochs="5", train_images="8")
+    run_small("airbench94", epochs="5", train_images="4", batch=4)
     _, _, *epochs = trained[: 2 + 5]  # the warm-up has one step of each kind
     assert epochs == [True] + [False] * 4
 
@@ -228,11 +228,11 @@ def test_the_first_steps_train_a_last_smaller_batch_and_the_later_ones_do_not():
 
 
 def test_validation_between_epochs_and_warm_up_do_not_count():
-    _, clock, _ = run_small("tta", epochs="3", validate="true", train_images="8")
+    _, clock, _ = run_small("tta", epochs="3", validate="true", train_images="4", valid_images="2", batch=4)
     found = clock.summary()
     laps = [lap for lap in found["laps"] if lap.kind != "resident"]
     between = [lap for lap in laps if lap.phase == "valid" and 0 <= lap.epoch < 2]
-    assert sum(lap.samples for lap in between) == 2 * 8
+    assert sum(lap.samples for lap in between) == 2 * 2
     last = [lap for lap in laps if lap.phase == "valid" and lap not in between]
     assert found["valid_seconds"] == pytest.approx(sum(lap.seconds for lap in last))
     counted = [lap for lap in laps if lap.phase in {"preprocess", "train"}]
@@ -259,7 +259,7 @@ def test_a_compiled_run_compiles_nothing_after_its_warm_up(monkeypatch):
             return whole(run, images)
 
     monkeypatch.setattr(training.Run, "whole", frozen)
-    settings = {"train_images": "24", "valid_images": "32", "epochs": "12", "runs_per_process": "2"}
+    settings = {"train_images": "24", "valid_images": "16", "epochs": "8", "runs_per_process": "2"}
     quality, _, _ = run_small("speedrun", MIXED, compile="true", **settings)
     torch.compiler.reset()
     data.compiled_cut.cache_clear()

@@ -174,30 +174,6 @@ def test_holm_is_over_the_whole_table(tmp_path):
     assert {c.verdict for c in result_of(tmp_path, *fp32, *fp16).comparisons} == {"undecided"}
 
 
-def test_the_published_table(tmp_path):
-    """Ratios of the 2019 article, as its two notebooks give them."""
-    result = compare([RESULTS / "2019-rtx-2080-ti-gtx-1080-ti.csv", RESULTS / "2019-rtx-2060-gtx-1080-ti.csv"])
-    found = {
-        (c.subject.model, c.subject.precision): round(c.ratio.inverse.value, 2)
-        for c in result.comparisons
-        if c.axis == "card" and c.subject_name == "RTX 2080 Ti"
-    }
-    assert found == {
-        ("resnet18", "fp32"): 1.26, ("resnet18", "fp16-master"): 1.20,
-        ("resnet34", "fp32"): 1.30, ("resnet34", "fp16-master"): 1.37,
-        ("resnet50", "fp32"): 1.38, ("resnet50", "fp16-master"): 1.58,
-        ("resnet101", "fp32"): 1.28, ("resnet101", "fp16-master"): 1.55,
-    }  # fmt: skip
-    mixed = {
-        (c.subject.label, c.subject.model): round(c.ratio.inverse.value, 2)
-        for c in result.comparisons
-        if c.axis == "precision" and "2080" in c.subject.label
-    }
-    assert [mixed[key] for key in sorted(mixed)] == [1.48, 1.60, 0.99, 1.23, 1.42]
-    labels = {group.label for workload in result.workloads for group in workload.groups}
-    assert labels == {"RTX 2080 Ti", "RTX 2060", "GTX 1080 Ti (init27)", "GTX 1080 Ti (EricPerbos)"}
-
-
 @pytest.mark.parametrize(("by", "metric"), [("precision", "seconds"), ("precision", "accuracy"), ("model", "seconds")])
 def test_two_rows_of_one_trial_that_differ_are_named_and_leave_no_verdict_whatever_the_order(tmp_path, by, metric):
     """As two runs left them that wrote the same file, or somebody who edited a copy."""

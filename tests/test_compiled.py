@@ -133,16 +133,42 @@ class MadeTrace:
         yield "mm", [(torch.bfloat16, (2, 2)), (torch.bfloat16, (2, 2))], True
 
 
-@pytest.mark.parametrize(("hidden", "proved"), [(torch.bfloat16, True), (torch.float32, False)])
-def test_what_a_cuda_graph_hides_counts(monkeypatch, hidden, proved):
-    monkeypatch.setattr(operands, "Trace", lambda profiler: MadeTrace(hidden))
+@pytest.mark.parametrize(("hidden", "kernels"), [(torch.bfloat16, {}), (torch.float32, {"cuda:0": 3})])
+def test_what_a_cuda_graph_hides_counts(monkeypatch, hidden, kernels):
+    trace = MadeTrace(hidden)
+    trace.devices = Counter(kernels)
+    monkeypatch.setattr(operands, "Trace", lambda profiler: trace)
     watch = OperandWatch("cuda:0")
     assert watch._read(None) == 51
-    if proved:
+    assert watch.devices == (kernels or {"cuda:0": 51})
+    if hidden is torch.bfloat16:
         assert watch.check("bf16", "cuda:0").startswith("operands matmul bfloat16 x51 on cuda:0")
     else:
         with pytest.raises(PrecisionError, match="other than bfloat16"):
             watch.check("bf16", "cuda:0")
+
+
+INT8, FLOAT8, BF16 = torch.int8, torch.float8_e4m3fn, torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("name", "dtypes", "counted", "flops"),
+    [
+        ("mm", (torch.float32, BF16), torch.float32, 0),
+        ("mm", (torch.int64, BF16), BF16, 0),
+        ("mm", (INT8, INT8), INT8, 0),
+        ("_int_mm", (INT8, INT8), INT8, 48),
+        ("_scaled_mm", (FLOAT8, FLOAT8, torch.float32), FLOAT8, 48),
+        ("gemm_4bit", (BF16, torch.uint8), torch.uint8, 0),
+        ("mm", (torch.int64, torch.int64), None, 0),
+        ("relu", (torch.float32,), None, 0),
+    ],
+)
+def test_a_call_counts_by_its_first_operand_or_its_narrowest_beside_scales(name, dtypes, counted, flops):
+    watch, shapes = OperandWatch(), ((2, 3), (3, 4), ())
+    assert watch._count(name, list(zip(dtypes, shapes, strict=False))) is counted
+    assert dict(watch.seen) == ({("matmul", counted): 1} if counted else {})
+    assert watch.low_flops == flops  # 2 x 2 x 3 x 4
 
 
 @pytest.mark.parametrize(("kernels", "flops"), [(3, 7), (4, 0)])

@@ -204,7 +204,7 @@ def files_of(root, rank, **settings):
 
 
 @pytest.mark.e2e
-def test_two_processes_train_and_validate_as_one(photos, whole, cli_process, tmp_path):
+def test_two_processes_train_and_validate_as_one(photos, whole, cli_process, tmp_path, known_peaks):
     options = ("--models", "small", "--precision", MIXED, "--data", photos, "--full", "--batch", 8, "--seed", 1)
     row = rows_of_run(cli_process, tmp_path, "imagenet", *options, "--processes", 2, **SMALL).iloc[0]
     assert row["samples"] == 4 * 48

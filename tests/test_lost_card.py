@@ -9,6 +9,7 @@ from inside import answering
 
 from gpubench.hardware.environment import Device
 from gpubench.hardware.state import CardState, Reading
+from gpubench.runner.devices import lost_device
 from gpubench.runner.options import Options
 from gpubench.runner.run import run
 from gpubench.suite.trial import Measurement
@@ -79,6 +80,21 @@ def test_a_card_that_is_lost_in_the_search_of_a_batch_stops_the_run_too(ran):
     code, text, statuses, _ = ran([LOST] * 99, [CPU], ("resnet18", "resnet34", "resnet50"), "max")
     assert (code, statuses[:2], set(statuses[2:])) == (4, ["failed", "failed"], {"interrupted"})
     assert lacking(text, "cuda:0", "Some Card", "lost", "resumes") == []
+
+
+def test_which_devices_are_lost():
+    broken = replace(CARD, problem="no kernel runs")
+    gone = "cuda:0 (Some Card) is lost: torch does not list it any more"
+    for before, now, expected in (
+        ([CARD], [CARD], ""),
+        ([CARD], [replace(CARD, device="cuda:1")], ""),  # the same card under another number
+        ([CARD], [OTHER], gone),
+        ([CARD], [broken], "cuda:0 (Some Card) is lost: no kernel runs"),
+        ([broken], [broken], ""),  # it never worked
+        ([CPU], [CARD], ""),
+        ([CPU, CARD], [CPU], gone),
+    ):
+        assert lost_device(before, now) == expected
 
 
 def test_trials_that_fail_on_a_card_that_computes_go_on(ran):

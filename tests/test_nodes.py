@@ -235,7 +235,7 @@ def test_two_machines_with_a_cable(cabled):
 @pytest.mark.parametrize(
     "what", ["command", *(pytest.param(what, marks=pytest.mark.slow) for what in ("worker", "agent", "both", "link"))]
 )
-def test_what_happens_to_the_other_machine_is_a_row(cabled, what):
+def test_what_happens_to_the_other_machine_is_a_row(cabled, what, known_peaks):
     """One side loses its worker, its agent alone, both, the whole command, or its cable."""
     trial = ("--time-limit", "40s", "--set", "samples=100000")
     first, second = (cabled.start(node, *trial, model="slow", full=True) for node in (0, 1))

@@ -12,6 +12,7 @@ import psutil
 import pytest
 import torch
 from conftest import gpubench_in
+from inside import store_peaks
 from measured_rows import rows_of_run
 from small_trials import MIXED
 
@@ -20,8 +21,7 @@ from gpubench.training import process_group
 from gpubench.worker import ranks
 
 SUITES = Path(__file__).parent / "suites"
-pytestmark = pytest.mark.e2e
-
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("known_peaks")]
 
 ASKED = ("--suite", SUITES / "ranks.py", "--device", "cpu", "--precision", "fp32", "--processes", 2, "--out", "a.csv")
 
@@ -31,7 +31,11 @@ def frame(tmp_path_factory):
     """The rows by model of one run in which most things that can happen do happen. No process may be left."""
     folder = tmp_path_factory.mktemp("ranks")
     models = "mlp,slow,raises,killed,leaves"
-    done = gpubench_in(folder, "run", *ASKED, "--full", "--models", models, "--time-limit", "10m")
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME"):
+            patched.setenv(name, str(tmp_path_factory.mktemp("home")))
+        store_peaks()
+        done = gpubench_in(folder, "run", *ASKED, "--full", "--models", models, "--time-limit", "10m")
     assert done.returncode == 4, done.stderr
     assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["rows", "next"]
     assert "Traceback" not in done.stderr

@@ -8,6 +8,7 @@ from facts import lacking
 from gpubench.suites.reference import SEQUENCE, VOCABULARY, training
 from measured_rows import rows_of_run
 from rows import rows
+from small_trials import MIXED
 
 from gpubench.cli.run import results_of
 from gpubench.rows import write
@@ -37,7 +38,7 @@ def sentences(rate, **changes):
 
 @pytest.mark.e2e
 def test_both_models_train_and_prove_their_precision(cli, tmp_path):
-    options = ("--quick", "--batch", 2, "--precision", "bf16")
+    options = ("--quick", "--batch", 2, "--precision", MIXED)
     frame = rows_of_run(cli, tmp_path, "reference", *options, image_size=32, layers=1)
     assert set(frame["model"]) == {"resnet50", "bert-base"}
     assert set(frame["studies"]) == {"placing"}

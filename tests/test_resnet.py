@@ -15,10 +15,10 @@ from gpubench.suite import files
 from gpubench.training import precision
 
 RESNET = files.find("resnet")
-SMALL = {"image_size": "32", "train_images": "16", "valid_images": "8", "epochs": "1", "workers": "1"}
+SMALL = {"image_size": "32", "train_images": "8", "valid_images": "4", "epochs": "1", "workers": "1"}
 
 
-def run_small(monkeypatch, *, mode="full", model="resnet18", name="fp32", batch=8, **settings):
+def run_small(monkeypatch, *, mode="full", model="resnet18", name="fp32", batch=4, **settings):
     """One trial inside this process; returns (quality, clock, watch, calls of fit_one_cycle)."""
     from fastai.callback import schedule  # noqa: F401  (adds fit_one_cycle)
     from fastai.learner import Learner
@@ -56,7 +56,7 @@ def test_it_trains_through_fit_one_cycle_where_it_was_told_to(monkeypatch, name,
     assert calls == [(1, 3e-3 if recipe == "full" else 1e-2 if name == "fp32" else slice(3e-3))]
     summary = clock.summary()
     assert summary["measured"]
-    assert summary["samples"] == 16
+    assert summary["samples"] == 8
     assert summary["valid_seconds"] > 0
     assert 0 <= quality["accuracy"] <= 1
     assert quality["loss"] > 0
@@ -65,9 +65,9 @@ def test_it_trains_through_fit_one_cycle_where_it_was_told_to(monkeypatch, name,
 
 
 def test_every_epoch_is_trained_and_the_time_of_a_lone_last_sample_that_is_left_out_is_projected(monkeypatch):
-    _, clock, _, _ = run_small(monkeypatch, epochs="3", batch=8, train_images="17")
+    _, clock, _, _ = run_small(monkeypatch, epochs="3", train_images="9")
     summary = clock.summary()
-    assert summary["samples"] == 3 * 16
+    assert summary["samples"] == 3 * 8
     assert {lap.epoch for lap in summary["laps"] if lap.kind != "resident"} == {0, 1, 2}
     assert not summary["measured"]
 

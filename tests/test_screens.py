@@ -50,7 +50,7 @@ def made_up():
 
 QUESTIONS = {
     "article": (TI,),
-    "published": (TI, LADDER, "--all"),
+    "published": (TI, RESULTS / "2019-rtx-2060-gtx-1080-ti.csv", LADDER, "--all"),
     "published-csv": (TI, "--format", "csv"),
     "published-json": (TI, "--where", "model=resnet18", "--format", "json"),
     "measured": (*CPU, "--all"),

@@ -37,7 +37,7 @@ def test_sides_of_one_session_of_which_one_starts_later(late):
 
 @pytest.mark.parametrize("trials", [(6, 6), (10, 10), (20, 20), (20, 6)])
 def test_sides_that_scatter_differently(trials):
-    unequal = simulation.unequal(2000, trials)
+    unequal = simulation.unequal(1000, trials)
     assert unequal.covered >= 0.93
     assert unequal.found <= 0.01
 
@@ -132,6 +132,6 @@ def test_what_a_sample_cannot_see_is_as_large_as_the_docs_have_it():
 
 @pytest.mark.parametrize("sd", [0.0, 0.001, 0.01])
 def test_a_steady_run_is_not_marked(sd):
-    even = simulation.projections(100, simulation.Disturbance(), sd)
+    even = simulation.projections(50, simulation.Disturbance(), sd)
     assert (even.wrong, even.covered) == (0, 1)
     assert even.marked <= 0.02

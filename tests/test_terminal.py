@@ -64,10 +64,10 @@ def test_a_table_by_hand():
     assert lines[2].index("A100") == lines[3].index("H100")  # texts to the left
 
 
-@pytest.mark.parametrize("width", range(40, 60))
-def test_a_note_is_as_wide_as_the_table_may_be(width):
+@pytest.mark.parametrize(("width", "length"), [(40, 10_000_000), *((width, 10_000) for width in range(41, 60))])
+def test_a_note_is_as_wide_as_the_table_may_be(width, length):
     drawn((MODEL, SECONDS, NOTES), *((f"m{at}", 1.0, f"{at} " + "ab " * 60) for at in range(30)), width=width)
-    assert drawn((MODEL, SECONDS, NOTES), ("m", 1.0, "x" * 10_000_000), width=width)[-1].endswith("xx..")
+    assert drawn((MODEL, SECONDS, NOTES), ("m", 1.0, "x" * length), width=width)[-1].endswith("xx..")
 
 
 def test_a_table_that_is_too_wide_is_parted_and_repeats_its_first_column():
@@ -159,3 +159,5 @@ def test_the_screen_is_as_wide_as_the_terminal(tmp_path, width, monkeypatch):
     assert " ".join(result.headline.split()) in " ".join(lines)
     monkeypatch.setenv("COLUMNS", str(width + 1))
     assert screen(result) == lines
+    models = screen(answered(tmp_path, rows([100.0] * 6), rows([50.0] * 6, precision="bf16")), width=79)
+    assert ["fp32", "bf16", "speedup"] in [line.split() for line in models], "one card is a table of its models, too"

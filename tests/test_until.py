@@ -171,6 +171,15 @@ def test_ratios_are_looked_at_after_a_round_whose_last_case_cannot_run(rounds_of
     assert asked == {("gains", precision): [0, 1, 2] for precision in ("fp32", "bf16")}
 
 
+def test_the_forecast_after_a_trial_is_of_those_that_wait(rounds_of, monkeypatch):
+    left = []
+    news = lambda forecast, waiting, searches, now: left.append((len(waiting), searches))  # noqa: E731
+    monkeypatch.setattr("gpubench.runner.rounds.Forecast.news", news)
+    good = Measurement("ok", seconds=1.0, samples_per_second=1.0)
+    rounds_of(lambda case: good, code=0, precision="fp32", models=("equal",), repeats=3)
+    assert left == [(2, 0), (1, 0), (0, 0)]
+
+
 @pytest.mark.parametrize("stop_at", [2, 7, 13, 15])
 def test_a_run_that_was_stopped_ends_early_without_rows_of_trials_that_it_left_out(rounds_of, tmp_path, stop_at):
     done = []

@@ -66,6 +66,12 @@ def test_what_is_said_of_a_pair(changes, other, verdict, notes):
     assert (c.verdict, c.notes) == (verdict, notes)
 
 
+@pytest.mark.parametrize("axis", ["gpubench", "commit", "suite_version", "suite_digest"])
+def test_where_versions_of_the_code_are_compared_its_edits_are_no_note(axis):
+    c = made(axis, **{"suite_digest": "d2", axis: "2"})
+    assert (c.verdict, c.notes, c.is_unlike) == ("", (), False)
+
+
 @pytest.mark.parametrize("axis", ["cpu", "driver"])
 def test_what_is_compared_is_no_note(axis):
     assert made(axis, **{axis: "another"}).notes == ()

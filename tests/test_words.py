@@ -30,6 +30,12 @@ def test_of_a_long_name_the_middle_goes(length):
     assert words.name("a\x1b[31m\u202eb") == "a\ufffd[31m\ufffdb"
 
 
+def test_a_part_of_a_file_name_has_100_characters():
+    assert words.slug("RTX 2080 Ti, fp16!") == "rtx-2080-ti-fp16"
+    for text, slug in (("a" * 100, "a" * 100), ("a" * 101, "a" * 80 + "-" + "a" * 19)):
+        assert words.slug(text) == slug
+
+
 @pytest.mark.parametrize(
     ("source", "author"),
     [("github.com/me/results@abc", "me"), ("paper.org", "paper.org"), ("He et al., 2015", "He et al.")],
