@@ -113,15 +113,14 @@ def test_forks_take_less_time_and_a_whole_run_waits_for_a_batch_that_fits(card_t
     assert (timed.rows, timed.trials) == (2, 4), "each case's whole run, and a quick one before it"
 
 
+def run_script(name, *arguments):
+    command = [sys.executable, f"benchmarks/{name}.py", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.e2e
 def test_a_small_run_finds_nothing():
-    done = subprocess.run(
-        [sys.executable, "benchmarks/fuzz.py", "--quick", "--jobs", "2", "--seed", "20261123"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_script("fuzz", "--quick", "--jobs", "2", "--seed", "20261123")
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.match(r"--seed \d+\n", done.stdout)
     assert len(done.stdout.splitlines()) == 8
@@ -138,6 +137,33 @@ def test_what_goes_wrong_is_found(benchmark_script, tmp_path, monkeypatch, kind,
     fuzz = benchmark_script("fuzz")
     monkeypatch.setitem(fuzz.KINDS, "load", kind)
     assert words in fuzz.once("load", "1", 0, tmp_path)[2]
+
+
+APEX = """
+from contextlib import contextmanager
+from types import SimpleNamespace
+def initialize(model, optimizer, opt_level, verbosity):
+    optimizer._amp_stash = SimpleNamespace(already_patched=False)
+    return model, optimizer
+@contextmanager
+def scale_loss(loss, optimizer):
+    assert loss.is_cuda  # which the script replaces
+    yield FACTOR * loss
+def master_params(optimizer):
+    return optimizer.param_groups[0]["params"]
+"""
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(("factor", "code"), [("1", 0), pytest.param("-1", 1, marks=pytest.mark.slow)])
+def test_losses_are_compared_with_those_of_a_made_up_apex(tmp_path, factor, code):
+    """Its amp leaves everything in fp32, as O0 does, or trains in the wrong direction."""
+    (tmp_path / "apex/amp").mkdir(parents=True)
+    (tmp_path / "apex/__init__.py").touch()
+    (tmp_path / "apex/amp/__init__.py").write_text(APEX.replace("FACTOR", factor))
+    done = run_script("against_apex", "--apex", tmp_path, "--levels", "O0", "--models", "lstm", "--steps", "3")
+    assert done.returncode == code, done.stderr
+    assert ("lstm, O0 and fp32: losses differ by at most 0\n" in done.stdout) == (code == 0), done.stdout
 
 
 @pytest.mark.e2e

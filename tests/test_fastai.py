@@ -100,13 +100,8 @@ def fit(learn, epochs=1):
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [
-        ("fp32", torch.float32),
-        ("bf16", torch.bfloat16),
-        ("fp16", torch.float16),
-        ("fp16-master", torch.float16),
-        ("fp16-pure", torch.float16),
-    ],
+    [("fp32", torch.float32), ("bf16", torch.bfloat16)]
+    + [(name, torch.float16) for name in ("fp16", "fp16-master", "fp16-pure")],
 )
 def test_training_and_validation_compute_in_the_precision(name, dtype):
     seen = []

@@ -65,6 +65,8 @@ def test_every_suite_has_a_network_and_a_resnet_is_folded_to_its_blocks():
     assert blocks[1] == ("+ conv 1x1, 3x3, 1x1", "conv 1x1", 1, (256, 32, 32))
     assert blocks[2] == ("+ conv 1x1, 3x3, 1x1", "", 2, (256, 32, 32))
     assert [times for *_, times, _ in blocks] == [1, 1, 2, 1, 3, 1, 5, 1, 2, 1, 1]
+    first = [blocks_of(network("cifar10", rung).layers)[0].label for rung in ("baseline", "no-duplicates")]
+    assert first == ["conv 3x3, norm, ReLU", "conv 3x3"], "norm and ReLU of the first block follow"
     assert blocks[-2:] == [("average pool", "", 1, (2048, 1, 1)), ("linear", "", 1, (1000,))]
 
 
