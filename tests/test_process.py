@@ -75,7 +75,7 @@ def test_output_is_the_users_to_its_last_line_and_the_answer_has_a_channel_of_an
     ("body", "words"),
     [
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL (by the system"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL (out of memory"),
         ("import os; os._exit(3)", "exit code 3"),
     ],
 )

@@ -167,7 +167,7 @@ def test_pure_fp16_divides_by_its_scale_skips_nothing_and_tells_of_an_overflow()
         assert (one.notes.loss_scale, one.notes.skipped_steps) == (scale or 1, None)
     notes = One("fp16-pure").steps(1, 1e6).notes
     assert notes.nonfinite_losses == 0
-    assert lacking(notes.diverged, 1, "not finite", "2 steps") == []
+    assert lacking(notes.diverged, 1, "not finite", "2 losses") == []
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name not in SCALED])

@@ -113,4 +113,4 @@ def named(path: Path, lines: Sequence[int]) -> list[str]:
 
 if __name__ == "__main__":
     lines_by_path = _edited_in([*map(Path, json.load(sys.stdin))])
-    print(json.dumps({str(path): lines for path, lines in lines_by_path.items()}))
+    json.dump({str(path): lines for path, lines in lines_by_path.items()}, sys.stdout)
