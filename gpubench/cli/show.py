@@ -1,7 +1,4 @@
-"""`gpubench show`: a model's network and learning rate, as text and as a picture.
-
-A child process, which may import torch, builds the network.
-"""
+"""`gpubench show`: a model's network and learning rate, as text and picture. A child process builds the network."""
 
 from collections.abc import Mapping
 from pathlib import Path

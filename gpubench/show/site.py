@@ -20,7 +20,7 @@ from gpubench.show.html import Grid, HtmlCell, HtmlLine, cell_of, rendered
 from gpubench.show.page import FIRST, inline, measured_on, page_of, rules_of
 from gpubench.show.style import style
 from gpubench.studies.answer import only
-from gpubench.studies.cards.figures import CLASSES, Figure, Published
+from gpubench.studies.cards.figures import CLASSES, Figure
 from gpubench.studies.cards.ranking import MOST_DRAWN, RankedCard, Ranking, headline, rank_sentence
 from gpubench.studies.cards.ranking import chart as chart_of
 from gpubench.studies.cards.ratio import SpeedRatio, published_speeds
@@ -192,6 +192,9 @@ class _Site:
         with style("page"):
             pictures = inline([_beside(contents.ranking, card, near)] if near else charts, "beside", classes)
         speeds = published_speeds(contents.ranking.classes[0])
+        groups = [group for group in contents.published.groups if group.card == card]
+        used = [(group.kind, figure, "") for group in groups for figure in group.figures]
+        unused = [("", figure, reason) for figure, reason in contents.published.left_out if figure.card == card]
         ratios = {line.card: speeds.ratio(card, line.card) for line in near if line.card != card}
         return rendered(
             "card.html",
@@ -213,7 +216,7 @@ class _Site:
             first=FIRST,
             cases=_cases_table(cases, self.to, card),
             rows=Grid.of("rows", "One line per trial", [_row(row, self.to) for row in rows.values()]),
-            figures=_figures_table(contents.published, card),
+            figures=Grid.of("figures", "One line per published figure", [_figure(*line) for line in [*used, *unused]]),
         )
 
     def _linked(self, results: Sequence[Result]) -> list[tuple[str, str, str]]:
@@ -321,13 +324,6 @@ def _row(row: SiteRow, to: Addresses) -> HtmlLine:
         cell_of("; ".join(filter(None, (texts["marks"], texts["reason"]))), NOTES),
     ]
     return HtmlLine(cells, id=anchor)
-
-
-def _figures_table(published: Published, card: str) -> Grid:
-    """Return the published figures of a card with their sources, and why some are not used."""
-    used = [(group.kind, figure, "") for group in published.groups if group.card == card for figure in group.figures]
-    unused = [("", figure, reason) for figure, reason in published.left_out if figure.card == card]
-    return Grid.of("figures", "One line per published figure", [_figure(*line) for line in [*used, *unused]])
 
 
 def _figure(kind: str, figure: Figure, reason: str) -> HtmlLine:

@@ -101,10 +101,7 @@ class Timer:
         return gathered
 
     def agreed(self, lap: Lap) -> Lap:
-        """Return the lap of all processes: the sum of their samples, in the time of the slowest.
-
-        Raises UserError if their numbers of steps differ.
-        """
+        """Return the lap of all processes: all samples, in the slowest's time. Raises UserError if steps differ."""
         if self.peers.world == 1:
             return lap
         gathered = self.agree([lap.steps, lap.samples, lap.seconds, lap.wait_seconds])
