@@ -216,10 +216,7 @@ def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], obje
 
 
 def _with_conflicts(frame: pd.DataFrame, trial: "pd.Series[int]", file_of: Callable[[int], object]) -> pd.DataFrame:
-    """Return the rows; those that share a number in `trial` get the status conflict, and a reason.
-
-    `trial` also has the numbers of copies that are no longer in the frame.
-    """
+    """Return the rows; those that share a number in `trial`, copies included, get the status conflict and a reason."""
     kept = trial[trial.index.isin(frame.index)]
     conflicting = kept[kept.duplicated(keep=False)]
     if conflicting.empty:

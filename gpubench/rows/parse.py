@@ -35,10 +35,8 @@ class Table(NamedTuple):
 
 
 def _schema(columns: Sequence[str]) -> dict[str, type[pl.DataType]]:
-    """Return the types in which a file is read.
-
-    Texts become categorical later: in categorical columns polars would lose what follows the quote in `"a"b`.
-    """
+    """Return the types in which a file is read."""
+    # Texts become categorical later: in categorical columns polars would lose what follows the quote in `"a"b`.
     return {name: pl.Float64 if name in NUMBERS else pl.String for name in columns}
 
 

@@ -183,7 +183,9 @@ class _Site:
         measured = {row.facts["case"] for row in rows.values()}
         results = [result for result in contents.answer.results if not measured.isdisjoint(result.cases)]
         results.sort(key=lambda result: short(card) not in result.said)
-        near = _neighbours(contents.ranking, card)
+        ranked = [line for line in contents.ranking.lines if line.is_measured or line.card == card]
+        at = next((at for at, line in enumerate(ranked) if line.card == card), None)
+        near = [] if at is None else ranked[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]
         lead = results[0].sentence if results else "Published figures do not rank this card."
         if near:
             is_measured = any(line.card == card for line in contents.ranking.ranked)
@@ -233,13 +235,6 @@ def preview_of(ranking: Ranking) -> bytes:
     with style("light"):
         figure_of(chart_of(ranking, ranking.well_known(MOST_DRAWN))).savefig(picture, metadata={"Software": "gpubench"})
     return picture.getvalue()
-
-
-def _neighbours(ranking: Ranking, card: str) -> Sequence[RankedCard]:
-    """Return the card with the measured cards before and after it in the ranking; empty if the card is not in it."""
-    lines = [line for line in ranking.lines if line.is_measured or line.card == card]
-    at = next((at for at, line in enumerate(lines) if line.card == card), None)
-    return () if at is None else lines[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]
 
 
 def _beside(ranking: Ranking, card: str, lines: Sequence[RankedCard]) -> Bars:

@@ -1,7 +1,4 @@
-"""Builds the answer to a question about rows: calls STUDIES, sorts results, marks samples that contradict full runs.
-
-The commands, the library and the site call it.
-"""
+"""Builds the answer to a question about rows from STUDIES. The commands, the library and the site call it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -30,10 +30,7 @@ class Peers:
 
 
 class Timer:
-    """The time, the device and the peers of one process.
-
-    `synchronize` waits until the device has finished its queue; `now` returns monotonic seconds.
-    """
+    """The time, device and peers of one process; `synchronize` waits for the device, `now` is in monotonic seconds."""
 
     def __init__(self, synchronize: Callable[[], None], now: Callable[[], float], peers: Peers) -> None:
         self.now, self.peers = now, peers
