@@ -1,5 +1,6 @@
 """`compare --fail-on-slower`: the exit code (0, 1, 3 or 4) and its reasons. Without a comparison it is never 0."""
 
+from collections.abc import Sequence
 from typing import get_args
 
 from gpubench.analysis import stats, verdicts
@@ -29,8 +30,8 @@ def gate(compared: Compared, limit: float) -> tuple[int, list[str]]:
     axis, base = compared.baseline or ("", "")
     comparisons = [c for c in compared.comparisons if c.axis == axis]
     judged = [c for c in comparisons if c.verdict in JUDGED and c.ratio.low]
-    adjusted = stats.holm([verdicts.p_above(c, 1 + limit) for c in judged])
-    slower = [c for c, p in zip(judged, adjusted, strict=True) if p < 1 - CONFIDENCE and (c.ratio.low or 0) > 1 + limit]
+    sure = surely_above([verdicts.p_above(c, 1 + limit) for c in judged], [c.ratio.low or 0 for c in judged], 1 + limit)
+    slower = [c for c, is_sure in zip(judged, sure, strict=True) if is_sure]
     below = [c for c in judged if c.ratio.high and c.ratio.high < 1 + limit]
     undecided = [c for c in comparisons if c not in slower and c not in below]
     used = {id(c.other) for c in comparisons}
@@ -59,6 +60,11 @@ def gate(compared: Compared, limit: float) -> tuple[int, list[str]]:
     if undecided or alone or not comparisons:
         return UNDECIDED, lines
     return FASTER_THAN_LIMIT, [f"no case is {word}: all {len(comparisons)} intervals end below"]
+
+
+def surely_above(p_values: Sequence[float], lows: Sequence[float], limit: float) -> list[bool]:
+    """Return for each ratio whether it is surely above the limit, from its p value and the low end of its interval."""
+    return [p < 1 - CONFIDENCE and low > limit for p, low in zip(stats.holm(p_values), lows, strict=True)]
 
 
 def _named(c: Comparison, metric: Metric) -> str:

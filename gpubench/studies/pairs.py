@@ -125,8 +125,7 @@ def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: boo
     c = comparisons[0]
     place, precision, batch = _in_common(c)
     sides = [texts_of(group, ["device_hash", "power_cap", "memory_limit_bytes"]) for group in (c.subject, c.other)]
-    # One card with one power limit and memory limit, in two sessions.
-    twice = c.axis == "card" and bool(c.subject.device_hash) and sides[0] == sides[1]
+    twice = c.axis == "card" and bool(c.subject.device_hash) and sides[0] == sides[1]  # one card in two sessions
     kind = c.axis if c.axis in {"card", "precision"} and not twice else "other"
     subject, baseline = _names(c)
     if kind == "precision" and mixed:
