@@ -117,12 +117,6 @@ def imported_script(name: str):
 
 
 @pytest.fixture
-def benchmark_script():
-    """Imports a script of benchmarks/."""
-    return imported_script
-
-
-@pytest.fixture
 def left_over(monkeypatch):
     """Returns the processes that this test started and that still run, however they lost their parents."""
     mark = secrets.token_hex(8)

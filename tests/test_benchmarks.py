@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
-def on_a_card(benchmark_script):
-    return benchmark_script("on_a_card")
+def on_a_card():
+    return imported_script("on_a_card")
 
 
 @pytest.fixture
@@ -87,8 +87,8 @@ def test_what_is_cut_off_goes_on_until_its_time_is_spent(on_a_card, go, in_backg
 
 
 @pytest.fixture
-def card_time(benchmark_script):
-    return benchmark_script("card_time")
+def card_time():
+    return imported_script("card_time")
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_a_small_run_finds_nothing():
         (lambda rng, folder: warnings.warn("zero", RuntimeWarning, stacklevel=1), "RuntimeWarning: zero"),
     ],
 )
-def test_what_goes_wrong_is_found(benchmark_script, tmp_path, monkeypatch, kind, words):
-    fuzz = benchmark_script("fuzz")
+def test_what_goes_wrong_is_found(tmp_path, monkeypatch, kind, words):
+    fuzz = imported_script("fuzz")
     monkeypatch.setitem(fuzz.KINDS, "load", kind)
     assert words in fuzz.once("load", "1", 0, tmp_path)[2]
 
@@ -168,8 +168,8 @@ def test_losses_are_compared_with_those_of_a_made_up_apex(tmp_path, factor, code
 
 @pytest.mark.e2e
 @pytest.mark.parametrize(("kills", "accidents"), [(2, 1), pytest.param(6, 6, marks=pytest.mark.slow)])
-def test_nothing_is_lost_doubled_or_left_over(benchmark_script, capsys, kills, accidents):
-    code = benchmark_script("kills").main(["--count", str(kills), "--accidents", str(accidents)])
+def test_nothing_is_lost_doubled_or_left_over(capsys, kills, accidents):
+    code = imported_script("kills").main(["--count", str(kills), "--accidents", str(accidents)])
     assert code == 0, capsys.readouterr().out
 
 

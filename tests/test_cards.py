@@ -10,6 +10,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+from conftest import imported_script
 
 from gpubench.studies import listed_peaks
 from gpubench.studies.cards import REFERENCE, ranking
@@ -87,8 +88,8 @@ def _rows(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text().splitlines()))
 
 
-def test_nine_of_ten_workloads_of_a_left_out_source_are_in_the_interval(benchmark_script):
-    script = benchmark_script("cards_model")
+def test_nine_of_ten_workloads_of_a_left_out_source_are_in_the_interval():
+    script = imported_script("cards_model")
     errors = list(script.errors_of(published().groups))
     assert script.coverage(errors, WORKLOADS_90) == pytest.approx(0.9, abs=0.01)
     assert script.coverage(errors, WORKLOADS_50) == pytest.approx(0.5, abs=0.02)

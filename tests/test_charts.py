@@ -209,11 +209,6 @@ def boxes(svg):
     return [box for box in drawn if box[-1] != drawn[0][-1]]
 
 
-def fills(svg):
-    """The colour of each of these boxes."""
-    return [box[-1] for box in boxes(svg)]
-
-
 def slim(*names, value=0.01, **given):
     """Groups of bars of which some are too short for a name inside: a key has the names."""
     groups = tuple(
@@ -241,7 +236,7 @@ KEYED = {
 def test_bars_have_the_colours_of_the_key(tmp_path, chart, theme):
     """Also where the winner is slower."""
     (path,) = drawn(tmp_path, answer(result(charts=(chart,))), kinds=("svg",), theme=theme)
-    colours = fills(Path(path).read_text(encoding="utf-8"))
+    colours = [box[-1] for box in boxes(Path(path).read_text(encoding="utf-8"))]
     bars = [bar for group in chart.groups for bar in group.bars]
     names = list(dict.fromkeys(bar.name for bar in bars))
     key = dict(zip(names, colours, strict=False))

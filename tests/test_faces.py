@@ -36,20 +36,16 @@ def words(text):
     return " ".join(text.split())
 
 
-def plain(sentence):
-    """Markdown's escapes undone."""
-    return html.unescape(re.sub(r"\\([|`\[])", r"\1", sentence))
-
-
 @pytest.fixture(scope="module")
 def faces(whole):
     """The answer in each face that is text."""
     page = page_of(whole)
     assert len(page.encode()) < 300_000
     page = html.unescape(re.sub(r"<[^>]+>", " ", page))
+    unescaped = html.unescape(re.sub(r"\\([|`\[])", r"\1", formats.rendered(whole, "markdown")))
     return {
         "terminal": words(" ".join(terminal.everything(whole, 80)).replace("- ", " ")),
-        "markdown": words(plain(formats.rendered(whole, "markdown"))),
+        "markdown": words(unescaped),
         "csv": words(formats.rendered(whole, "csv").replace('""', '"')),
         "json": words(json.dumps(json.loads(formats.rendered(whole, "json")), ensure_ascii=False)),
         "page": words(page),

@@ -39,10 +39,6 @@ def made(frame):
     return groups_of(frame, frame["status"] == "ok", labels_of(frame))
 
 
-def holes(frame):
-    return holes_of(frame, frame["status"] == "ok", labels_of(frame))
-
-
 def numbers(frame):
     """The identity of each row."""
     return frame["identity"].tolist()
@@ -236,7 +232,8 @@ def test_which_trials_without_a_time_belong_to_a_group(frame_of):
         row(precision="bf16", status="interrupted", reason="stopped", trial=2, **NEVER),
         row(precision="fp16", status="interrupted", trial=2, card="NVIDIA A100", **NEVER),
     )
-    found = [(c.precision, c.label, c.status, c.reason, c.trials) for c in holes(frame)]
+    holes = holes_of(frame, frame["status"] == "ok", labels_of(frame))
+    found = [(c.precision, c.label, c.status, c.reason, c.trials) for c in holes]
     assert found == [("fp16", "A100", "interrupted", "", 0), ("bf16", "RTX 2080 Ti", "failed", "last", 0)]
 
 

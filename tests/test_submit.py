@@ -274,13 +274,9 @@ def edit_of(name, cell, rng):
     """Another value of this column: a number that differs, a flag turned round, a text with a letter more."""
     if name in FLAGS:
         return "false" if cell == "true" else "true"
-    if name in NUMBERS:
-        return rng.choice(["", _other(cell)]) if cell else str(rng.randint(1, 9))
-    return rng.choice(["", cell + "x"]) if cell else "x"
-
-
-def _other(cell):
-    return str(int(cell) + 1) if cell.isdigit() else repr(float(cell) * 1.001 + 1e-9)
+    if name in NUMBERS and cell:
+        return rng.choice(["", str(int(cell) + 1) if cell.isdigit() else repr(float(cell) * 1.001 + 1e-9)])
+    return rng.choice(["", cell + "x"]) if cell else str(rng.randint(1, 9)) if name in NUMBERS else "x"
 
 
 @pytest.mark.e2e

@@ -26,12 +26,8 @@ def printed(tmp_path, *groups, width=200, **options):
     return "\n".join([*screen(answer), *lines])
 
 
-def table(columns, *lines, name="cases"):
-    return Table(name, tuple(columns), tuple(lines))
-
-
 def drawn(columns, *lines, width=79):
-    found = table_lines(table(columns, *lines), width)
+    found = table_lines(Table("cases", tuple(columns), lines), width)
     assert max(map(cell_len, found)) <= width
     return found
 

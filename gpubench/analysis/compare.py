@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from gpubench.analysis import matching, verdicts
 from gpubench.analysis.groups import (
     CONFLICT,
     UNREAD,
@@ -27,26 +28,9 @@ from gpubench.analysis.groups import (
     only_sums,
     without_time,
 )
-from gpubench.analysis.matching import (
-    FOLLOWS,
-    is_ablation,
-    is_parameter,
-    named_baseline,
-    pairs_along,
-    plain_pairs,
-    switches_of,
-    workload_key,
-)
 from gpubench.analysis.metrics import SECONDS, Metric, Prices, expected_time, filtered, metric_named, valued
 from gpubench.analysis.specimens import combined, labels_of
-from gpubench.analysis.verdicts import (
-    Comparison,
-    accuracies_judged,
-    comparison,
-    judged,
-    plain_comparison,
-    without_verdict_if_missed,
-)
+from gpubench.analysis.verdicts import Comparison
 from gpubench.errors import UserError
 from gpubench.rows.alike import READ_IDENTITY, TRIAL, WORKLOAD
 from gpubench.rows.params import params_of
@@ -165,7 +149,7 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
     """Return the results of comparing the rows that a question selects. Raises UserError, also if there are none."""
     metric = metric_named(question.metric)
     axes = _axes(question.by, loaded.frame["params"])
-    follows = {column for axis in axes for column in FOLLOWS.get(axis, ())} if question.by else set()
+    follows = {column for axis in axes for column in matching.FOLLOWS.get(axis, ())} if question.by else set()
     left_out: list[str] = []
     frame = valued(filtered(loaded.frame, question.where), metric, question.prices)
     frame = frame.assign(card=named_cpus(frame))
@@ -184,12 +168,12 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
     follows |= {"params"} if by_parameter else set()
     groups = combined(groups_of(frame, ok, labels), "params" if by_parameter else axes[0])
     holes = holes_of(frame, ok, labels)
-    baseline = named_baseline(question.baseline, axes, groups) if question.baseline else None
+    baseline = matching.named_baseline(question.baseline, axes, groups) if question.baseline else None
     shared = [column for column in WORKLOAD if column not in {*axes, *follows}]
     grouped: dict[tuple[str, ...], list[Group]] = defaultdict(list)
-    switches = switches_of([*groups, *holes])
+    switches = matching.switches_of([*groups, *holes])
     for group in groups:
-        grouped[workload_key(group, shared, switches)].append(group)
+        grouped[matching.workload_key(group, shared, switches)].append(group)
     workloads = [_workload(members, axes, baseline, question, metric, switches) for members in grouped.values()]
     _place_holes(holes, workloads, [column for column in shared if column != "basis"], switches)
     lost = Counter(frame.loc[~ok, "status"])
@@ -232,10 +216,7 @@ def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], obje
 
 
 def _with_conflicts(frame: pd.DataFrame, trial: "pd.Series[int]", file_of: Callable[[int], object]) -> pd.DataFrame:
-    """Return the rows; those that share a number in `trial` get the status conflict, and a reason.
-
-    `trial` also has the numbers of copies that are no longer in the frame.
-    """
+    """Return the rows; those that share a number in `trial`, copies included, get the status conflict and a reason."""
     kept = trial[trial.index.isin(frame.index)]
     conflicting = kept[kept.duplicated(keep=False)]
     if conflicting.empty:
@@ -257,7 +238,7 @@ def _axes(by: str | None, params: "pd.Series[str]") -> tuple[str, ...]:
     axes = [{"batch": "batch_size"}.get(name.strip(), name.strip()) for name in by.split(",")] if by else []
     for axis in axes:
         is_known = axis not in {*UNREAD, "batch_curve"} and (
-            not is_parameter(axis) or any(axis in params_of(text) for text in params.unique())
+            not matching.is_parameter(axis) or any(axis in params_of(text) for text in params.unique())
         )
         if not is_known:
             raise UserError(f"--by {axis}: no such column or parameter; try card, precision, torch, batch_size or mode")
@@ -276,17 +257,19 @@ def _workload(
     comparisons: list[Comparison] = []
     left_out: list[str] = []
     for axis in axes:
-        pairs = pairs_along(
+        pairs = matching.pairs_along(
             axis,
             # Models of an ablation are compared with `plain`, below.
-            [group for group in members if not (axis == "model" and is_ablation(group))],
+            [group for group in members if not (axis == "model" and matching.is_ablation(group))],
             baseline,
             left_out,
             explicit=question.by is not None,
             best_is_base=metric.by_loss,
         )
-        comparisons += [comparison(axis, subject, other) for subject, other in pairs]
-    comparisons += [plain_comparison(subject, plain) for subject, plain in plain_pairs(members, switches)]
+        comparisons += [verdicts.comparison(axis, subject, other) for subject, other in pairs]
+    comparisons += [
+        verdicts.plain_comparison(subject, plain) for subject, plain in matching.plain_pairs(members, switches)
+    ]
     return Workload(members, comparisons, left_out=tuple(dict.fromkeys(left_out)))
 
 
@@ -294,9 +277,9 @@ def _place_holes(
     holes: Sequence[Group], workloads: list[Workload], shared: Sequence[str], switches: Collection[str]
 ) -> None:
     """Add each hole to the first workload with the same key, or to a new workload."""
-    by_key = {workload_key(workload.groups[0], shared, switches): workload for workload in reversed(workloads)}
+    by_key = {matching.workload_key(workload.groups[0], shared, switches): workload for workload in reversed(workloads)}
     for hole in holes:
-        key = workload_key(hole, shared, switches)
+        key = matching.workload_key(hole, shared, switches)
         if key not in by_key:
             by_key[key] = Workload([])
             workloads.append(by_key[key])
@@ -307,6 +290,6 @@ def _judged(workloads: Sequence[Workload], metric: Metric) -> list[Workload]:
     """Return the workloads with verdicts. Holm's correction is over all their ratios."""
     family = [c for workload in workloads for c in workload.comparisons]
     if metric.name == "time-to-goal":
-        family = list(map(without_verdict_if_missed, family))
-    verdicts = iter(accuracies_judged(family) if metric.by_loss else judged(family))
-    return [replace(g, comparisons=list(islice(verdicts, len(g.comparisons)))) for g in workloads]
+        family = list(map(verdicts.without_verdict_if_missed, family))
+    judged = iter(verdicts.accuracies_judged(family) if metric.by_loss else verdicts.judged(family))
+    return [replace(g, comparisons=list(islice(judged, len(g.comparisons)))) for g in workloads]

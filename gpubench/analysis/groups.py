@@ -173,10 +173,7 @@ def completed(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def as_compared(frame: pd.DataFrame) -> "dict[str, pd.Series[Any]]":
-    """Return the columns of `rows.alike.AS_COMPARED`, and processes, nodes, limits and starts with defaults.
-
-    `power_cap` is the power limit where it is not the card's default.
-    """
+    """Return the columns of `rows.alike.AS_COMPARED`, with defaults; `power_cap` is empty at the default limit."""
     watts, usual = frame["power_limit_watts"], frame["default_power_limit_watts"]
     capped = (watts - usual).abs() > POWER_SLACK * usual
     return {

@@ -46,10 +46,7 @@ def axis_value(group: Group, axis: str) -> str:
 
 
 def values_named(name: str, values: Iterable[str]) -> list[str]:
-    """Return the values that are equal to `name`, or else those that contain it, ignoring case.
-
-    `--where` and `--baseline` both need exactly one.
-    """
+    """Return the values that are equal to `name`, or else those that contain it, ignoring case."""
     wanted, texts = name.strip().lower(), list(dict.fromkeys(values))
     exact = [text for text in texts if text.lower() == wanted]
     return exact or [text for text in texts if wanted and wanted in text.lower()]
@@ -232,10 +229,7 @@ def workload_key(group: Group, shared: Sequence[str], switches: Collection[str])
 
 
 def plain_pairs(groups: Sequence[Group], switches: Collection[str]) -> list[tuple[Group, Group]]:
-    """Return (change, plain) for each change of an ablation that ran in one session with `plain`.
-
-    They agree in all parameters but `switches`.
-    """
+    """Return (change, plain) of one session for each change of an ablation, equal in all parameters but `switches`."""
     ablations: dict[tuple[str, ...], list[Group]] = defaultdict(list)
     for group in groups:
         if is_ablation(group) and not group.parts:

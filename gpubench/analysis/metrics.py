@@ -1,7 +1,4 @@
-"""The figures of a row that can be compared (--metric, --price), and the choice of rows (--where).
-
-`compare` calls it.
-"""
+"""Figures of a row that can be compared (--metric, --price), and the choice of rows (--where). `compare` calls it."""
 
 import math
 import re
@@ -233,16 +230,11 @@ def words_of(name: str) -> set[str]:
 
 
 def read_prices(path: Path) -> dict[str, float]:
-    """Return dollars per hour by card: `hourly`, or `price` over `years` (`use` is the share of hours; default 1).
-
-    Raises UserError.
-    """
+    """Return dollars per hour by card: `hourly`, or `price` over `years` (times `use`, a share). Raises UserError."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"--price {path}: cannot be read ({error})") from None
-    except RecursionError:
-        raise UserError(f"--price {path}: cannot be read (nested too deep)") from None
     return hourly_prices(table, f"--price {path}")
 
 

@@ -1,7 +1,4 @@
-"""Labels specimens (single cards of one model), and combines groups of several specimens or sessions.
-
-`compare` calls it.
-"""
+"""Labels specimens (single cards of a model), combines groups of several specimens or sessions. `compare` calls it."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

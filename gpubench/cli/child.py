@@ -1,7 +1,4 @@
-"""Runs a task on one case of a suite in a child process, which may import torch.
-
-`show`, `fits` and `selftest` call it.
-"""
+"""Runs a task on a case of a suite in a child process, which may import torch, for `show`, `fits` and `selftest`."""
 
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any

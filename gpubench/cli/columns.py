@@ -2,8 +2,6 @@
 
 from gpubench.printed import say
 
-EXAMPLES = "Example: `gpubench columns`"
-
 
 def columns() -> None:
     """Print every column of the CSV and its meaning, in Markdown."""

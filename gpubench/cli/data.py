@@ -9,7 +9,6 @@ from gpubench.errors import UserError
 from gpubench.printed import say
 from gpubench.show.wrap import wrapped
 
-FETCH_EXAMPLES = "Example: `gpubench data fetch cifar100`"
 SHOWN = 20
 """Maximum number of unusable images that are printed; the file complete.json beside the copies lists all."""
 
@@ -22,9 +21,6 @@ def fetch(
 
     for name in names:
         say(f"{name}: {datasets.fetch(name)}")
-
-
-PREPARE_EXAMPLES = "Example: `gpubench data prepare imagenet --sizes 160,320 --data DIR`"
 
 
 def prepare(
@@ -64,9 +60,6 @@ def prepare(
     count = f"{len(bad)} of {len(tree.train) + len(tree.valid)} images cannot be used"
     say(*lines, f"{count}. Training skips them; validation stops at them. Repair or remove them.", err=True)
     return 4
-
-
-LIST_EXAMPLES = "Example: `gpubench data list`"
 
 
 def list_data() -> None:

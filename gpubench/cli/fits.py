@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpubench.cli.options import check_choice, examples, parse_settings, parse_size
+from gpubench.cli.options import Settings, check_choice, examples, parse_settings, parse_size
 from gpubench.errors import UserError, did_you_mean
 from gpubench.printed import say
 from gpubench.show.wrap import line_width, wrapped
@@ -26,9 +26,7 @@ def fits(
     sequence: Annotated[int, typer.Option(metavar="N", help="Tokens of a sequence; 0 is the suite's default.")] = 0,
     batch: Annotated[int, typer.Option(min=1, metavar="N", help="Sequences in a step.")] = 1,
     precision: Annotated[str, typer.Option(metavar="NAME", help="A precision with fp32 weights.")] = "bf16",
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the suite. Repeatable.")
-    ] = None,
+    settings: Settings = None,
     suite: Annotated[str, typer.Option(metavar="PATH", help="Your own suite.")] = "",
     card: Annotated[str, typer.Option(metavar="CARD", help="A card; default all well-known ones.")] = "",
     memory_limit: Annotated[str, typer.Option(metavar="SIZE", help="The memory of a card, such as 16GiB.")] = "",

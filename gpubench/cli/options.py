@@ -38,6 +38,9 @@ Precisions = Annotated[
         " joined by commas: fp32, tf32, fp16, bf16, fp16-master, fp16-pure, bf16-pure, float8, int8-mixed.",
     ),
 ]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the suite. Repeatable.")
+]
 DataFolder = Annotated[
     Path | None, file_option("--data", metavar="DIR", help="Folder of the data; default $GPUBENCH_DATA, or the cache.")
 ]

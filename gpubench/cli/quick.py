@@ -29,10 +29,7 @@ LEAST_BAR, MOST_BAR, REST_OF_LINE = 4, 32, 24
 
 
 def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
-    """Return the lines about ResNet-50 of a quick run (empty without such rows), and whether they rank a card.
-
-    Draws a chart beside `path`.
-    """
+    """Return a quick run's lines on ResNet-50 (or none) and whether they rank a card; draw a chart beside `path`."""
     is_reference = rows["studies"].str.contains(RATE_STUDY) & rows["params"].str.contains(f"image_size={PIXELS} ")
     tried = rows[(rows["model"] == MODEL) & (rows["mode"] == "quick") & is_reference].drop_duplicates("precision")
     trials = tried[tried["status"] == "ok"].set_index("precision")
@@ -104,10 +101,7 @@ def table_of(rates: dict[str, float], card: str) -> Table:
 
 
 def bars_of(rates: dict[str, float], own: Collection[str], card: str, title: str, name: str, source: str) -> Bars:
-    """Return the chart of these rates; if some are published, only the bars in `own` are coloured.
-
-    `source`: the software and the date.
-    """
+    """Return the chart of these rates; beside published ones only bars in `own` are coloured. `source`: its foot."""
     others = set(rates) - set(own)
     names = {key: "published" if key in others else card if others else key for key in rates}
     bars = tuple(BarGroup(key, (Bar(names[key], rate),)) for key, rate in rates.items())

@@ -1,7 +1,4 @@
-"""`gpubench selftest`: tests whether gpubench's times, precisions and verdicts are right on this device, in minutes.
-
-The trials are of the suite `worker/selftest_suite.py`.
-"""
+"""`gpubench selftest`: tests times, precisions and verdicts on this device, with the suite worker/selftest_suite.py."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,4 @@
-"""`gpubench show`: a model's network and learning rate, as text and as a picture.
-
-A child process, which may import torch, builds the network.
-"""
+"""`gpubench show`: a model's network and learning rate, as text and picture. A child process builds the network."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpubench.cli.options import FLAG, examples, parse_settings
+from gpubench.cli.options import FLAG, Settings, examples, parse_settings
 from gpubench.errors import UserError, did_you_mean
 from gpubench.printed import say
 
@@ -25,10 +22,7 @@ EXAMPLES = examples(
 def show(
     suite: Annotated[str, typer.Argument(help="Built-in suite, or the path of one.")],
     model: Annotated[str, typer.Argument(help="One of its models; default: the one that runs first.")] = "",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the suite, as for `run`. Repeatable."),
-    ] = None,
+    settings: Settings = None,
     processes: Annotated[
         int, typer.Option(min=1, metavar="N", help="Training processes: some learning rates depend on their number.")
     ] = 1,

@@ -64,15 +64,12 @@ def _between_cards(uuids: Sequence[str]) -> str:
         by_nvlink = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
         statuses = {pynvml.nvmlDeviceGetP2PStatus(*pair, by_nvlink) for pair in combinations(cards, 2)}
         if statuses == {pynvml.NVML_P2P_STATUS_OK}:
-            return f"NVLink, {min(_nvlinks(card) for card in cards)} links a card"
+            links = range(pynvml.NVML_NVLINK_MAX_LINKS)
+            active = [[ask(pynvml, "nvmlDeviceGetNvLinkState", card, link) for link in links] for card in cards]
+            return f"NVLink, {min(sum(map(bool, states)) for states in active)} links a card"
         worst = max(pynvml.nvmlDeviceGetTopologyCommonAncestor(cards[0], card) for card in cards[1:])
         return next(text for name, text in _PATHS.items() if getattr(pynvml, name) == worst)
     return "unknown"
-
-
-def _nvlinks(card: object) -> int:
-    links = range(pynvml.NVML_NVLINK_MAX_LINKS)
-    return sum(bool(ask(pynvml, "nvmlDeviceGetNvLinkState", card, link)) for link in links)
 
 
 NCCL_LOG = "nccl.log"

@@ -81,10 +81,7 @@ def _number(cell: str, whole: bool) -> str:
 
 
 def edited_later(paths: Sequence[Path]) -> Callable[[], Mapping[Path, Sequence[int]]]:
-    """Return a function that returns the line numbers of the changed rows of each file.
-
-    Another process looks for them in many bytes, so that this one can go on.
-    """
+    """Return a function that returns the changed lines by file; for many bytes, another process looks for them."""
     is_large = sum(path.stat().st_size for path in paths) > LARGE_BYTES
     return ThreadPoolExecutor(1).submit(_edited_by_child, paths).result if is_large else partial(_edited_in, paths)
 

@@ -35,10 +35,8 @@ class Table(NamedTuple):
 
 
 def _schema(columns: Sequence[str]) -> dict[str, type[pl.DataType]]:
-    """Return the types in which a file is read.
-
-    Texts become categorical later: in categorical columns polars would lose what follows the quote in `"a"b`.
-    """
+    """Return the types in which a file is read."""
+    # Texts become categorical later: in categorical columns polars would lose what follows the quote in `"a"b`.
     return {name: pl.Float64 if name in NUMBERS else pl.String for name in columns}
 
 
@@ -57,28 +55,19 @@ def _same_in(frame: pl.DataFrame) -> set[str]:
 
 def _table_of(frame: pl.DataFrame, same: Collection[str], columns: Sequence[str]) -> Table:
     """Return these columns of a file, given those with one value; columns that the file lacks are empty."""
-    varied = _trimmed(frame.select(name for name in columns if name in frame.columns and name not in same))
-    firsts = dict.fromkeys(columns) | (_trimmed(frame.head(1)).row(0, named=True) if frame.height else {})
-    values = {name: firsts[name] for name in columns if name not in varied.columns}
-    flags = cs.by_name(*FLAGS, require_all=False)
-    return Table(
-        frame.height,
-        {name: _value(name, value) for name, value in values.items()},
-        varied.with_columns(flags.fill_null("").is_in(TRUE), (cs.string() - flags).fill_null("")).with_columns(
-            (cs.string() - cs.by_name(*DIVERSE, require_all=False)).cast(pl.Categorical)
-        ),
-    )
+    varied = [name for name in columns if name in frame.columns and name not in same]
+    cells = frame.row(0, named=True) if frame.height else {}
+    first = _typed(pl.DataFrame([cells], _schema(columns))).row(0, named=True)
+    same_values = {name: value for name, value in first.items() if name not in varied}
+    return Table(frame.height, same_values, _typed(frame.select(varied)))
 
 
-def _value(name: str, cell: Any) -> Any:
-    """Return the value of a column in all rows, from its cell; None is an empty cell."""
-    if name in NUMBERS:
-        return cell
-    return cell in TRUE if name in FLAGS else cell or ""
-
-
-def _trimmed(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.with_columns(cs.by_name(*COMPARED, require_all=False).str.strip_chars())
+def _typed(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the columns in the types of a table, with trimmed texts."""
+    flags, diverse = (cs.by_name(*names, require_all=False) for names in (FLAGS, DIVERSE))
+    texts = frame.with_columns(cs.by_name(*COMPARED, require_all=False).str.strip_chars())
+    texts = texts.with_columns(flags.fill_null("").is_in(TRUE), (cs.string() - flags).fill_null(""))
+    return texts.with_columns((cs.string() - diverse).cast(pl.Categorical))
 
 
 def from_cells(rows: Collection[Sequence[str]], columns: Sequence[str]) -> Table:

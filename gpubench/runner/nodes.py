@@ -198,8 +198,6 @@ def _follow_trial(nodes: Nodes, number: int, task: Message, session: Session, sa
     path = str(session.suites[trial.case.suite].path)
     trial = replace(trial, case=replace(trial.case, suite_path=path))
     say(f"node {nodes.node}: {trial.case.label}")
-
-    def run_here(task: Message, **limits: Any) -> Outcome:
-        return run_child({**task, "place": nodes.place(number)}, **limits)
-
-    nodes.report(Measure(session, run_here, TrialProgress())(trial))
+    place = nodes.place(number)
+    measure = Measure(session, lambda task, **limits: run_child({**task, "place": place}, **limits), TrialProgress())
+    nodes.report(measure(trial))

@@ -63,10 +63,7 @@ class RunSummary:
 
 
 def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.TorchFacts, say: Say) -> Session:
-    """Return the session of these options; raises UserError.
-
-    `facts` is what a child reported about torch. Downloads missing data; `say` prints notes.
-    """
+    """Return the session of these options, from a child's `facts` about torch; download data. Raises UserError."""
     all_devices = env.devices_of(facts)
     devices = choose_devices(options.device, all_devices)
     check_processes(options, devices, all_devices, env.cpu_count())

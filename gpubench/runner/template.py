@@ -100,10 +100,7 @@ class Template(ServingChild):
     """A child that has imported a suite and forks itself for each task."""
 
     def problem(self, seconds: float) -> str:
-        """Wait until the suite is imported; return why no task may run in a fork, or an empty text.
-
-        Raises ConnectionResetError if the template ended meanwhile.
-        """
+        """Return why no task may run in a fork, once the suite is imported; raises ConnectionResetError at its end."""
         answer = self.hear(seconds)
         if answer is not None:
             return str(answer["problem"])

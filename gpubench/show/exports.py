@@ -35,11 +35,6 @@ def export(paths: list[Path], folder: Path) -> list[str]:
         return _write_entries(frame, folder)
 
 
-def _word(value: object) -> str:
-    """Return a part of a file name: other characters than letters, digits, `.`, `+` and `-` become `-`."""
-    return re.sub(r"[^\w.+-]+|_", "-", text_of(value)).strip("-")
-
-
 def _write_entries(frame: pd.DataFrame, folder: Path) -> list[str]:
     whole = (frame["measured"] == "measured") & frame["accuracy"].notna() & (frame["seconds"] > 0)
     fit = frame[whole]
@@ -49,7 +44,7 @@ def _write_entries(frame: pd.DataFrame, folder: Path) -> list[str]:
     lines = [f"{unfit} row(s) left out: incomplete, or without an accuracy"] if unfit else []
     for number, row in enumerate(fit.to_dict("records")):
         parts = ("gpubench", row["model"], row["card"], row["precision"], f"pytorch-{number}")
-        stem = folder / "_".join(_word(part) for part in parts)
+        stem = folder / "_".join(re.sub(r"[^\w.+-]+|_", "-", text_of(part)).strip("-") for part in parts)
         processes = 1 if math.isnan(row["processes"]) else row["processes"]
         batch = None if math.isnan(row["batch_size"]) else int(row["batch_size"])
         about = {

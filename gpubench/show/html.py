@@ -67,10 +67,7 @@ class Grid:
 
     @classmethod
     def of(cls, name: str, caption: str, lines: Sequence[HtmlLine]) -> "Grid":
-        """Return the table of these lines, which have a cell for each column.
-
-        Texts without a link that are equal in all lines are only in the caption.
-        """
+        """Return the table of these lines; texts that are equal in all lines and no links are only in the caption."""
         kept: list[bool] = []
         shared: list[str] = []
         for first, *others in zip(*(line.cells for line in lines), strict=True):

@@ -107,10 +107,7 @@ def page_of(answer: Answer, home: str = "", preview: str = "") -> str:
 
 
 def measured_on(table: bytes, title: str = "") -> list[str]:
-    """Return the cards, the software and the dates of rows in words, one sentence each; `table` is their CSV.
-
-    Cards that the `title` names come first.
-    """
+    """Return cards (those in `title` first), software and dates of the rows of a CSV, a sentence each."""
     rows = list(csv.DictReader(io.StringIO(table.decode())))
     cards = Counter(short(row["card"]) for row in rows if row.get("card"))
     names = sorted((card for card, _ in cards.most_common()), key=lambda card: card not in title)

@@ -20,7 +20,7 @@ from gpubench.show.html import Grid, HtmlCell, HtmlLine, cell_of, rendered
 from gpubench.show.page import FIRST, inline, measured_on, page_of, rules_of
 from gpubench.show.style import style
 from gpubench.studies.answer import only
-from gpubench.studies.cards.figures import CLASSES, Figure, Published
+from gpubench.studies.cards.figures import CLASSES, Figure
 from gpubench.studies.cards.ranking import MOST_DRAWN, RankedCard, Ranking, headline, rank_sentence
 from gpubench.studies.cards.ranking import chart as chart_of
 from gpubench.studies.cards.ratio import SpeedRatio, published_speeds
@@ -183,7 +183,9 @@ class _Site:
         measured = {row.facts["case"] for row in rows.values()}
         results = [result for result in contents.answer.results if not measured.isdisjoint(result.cases)]
         results.sort(key=lambda result: short(card) not in result.said)
-        near = _neighbours(contents.ranking, card)
+        ranked = [line for line in contents.ranking.lines if line.is_measured or line.card == card]
+        at = next((at for at, line in enumerate(ranked) if line.card == card), None)
+        near = [] if at is None else ranked[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]
         lead = results[0].sentence if results else "Published figures do not rank this card."
         if near:
             is_measured = any(line.card == card for line in contents.ranking.ranked)
@@ -192,6 +194,9 @@ class _Site:
         with style("page"):
             pictures = inline([_beside(contents.ranking, card, near)] if near else charts, "beside", classes)
         speeds = published_speeds(contents.ranking.classes[0])
+        groups = [group for group in contents.published.groups if group.card == card]
+        used = [(group.kind, figure, "") for group in groups for figure in group.figures]
+        unused = [("", figure, reason) for figure, reason in contents.published.left_out if figure.card == card]
         ratios = {line.card: speeds.ratio(card, line.card) for line in near if line.card != card}
         return rendered(
             "card.html",
@@ -213,7 +218,7 @@ class _Site:
             first=FIRST,
             cases=_cases_table(cases, self.to, card),
             rows=Grid.of("rows", "One line per trial", [_row(row, self.to) for row in rows.values()]),
-            figures=_figures_table(contents.published, card),
+            figures=Grid.of("figures", "One line per published figure", [_figure(*line) for line in [*used, *unused]]),
         )
 
     def _linked(self, results: Sequence[Result]) -> list[tuple[str, str, str]]:
@@ -230,13 +235,6 @@ def preview_of(ranking: Ranking) -> bytes:
     with style("light"):
         figure_of(chart_of(ranking, ranking.well_known(MOST_DRAWN))).savefig(picture, metadata={"Software": "gpubench"})
     return picture.getvalue()
-
-
-def _neighbours(ranking: Ranking, card: str) -> Sequence[RankedCard]:
-    """Return the card with the measured cards before and after it in the ranking; empty if the card is not in it."""
-    lines = [line for line in ranking.lines if line.is_measured or line.card == card]
-    at = next((at for at, line in enumerate(lines) if line.card == card), None)
-    return () if at is None else lines[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]
 
 
 def _beside(ranking: Ranking, card: str, lines: Sequence[RankedCard]) -> Bars:
@@ -321,13 +319,6 @@ def _row(row: SiteRow, to: Addresses) -> HtmlLine:
         cell_of("; ".join(filter(None, (texts["marks"], texts["reason"]))), NOTES),
     ]
     return HtmlLine(cells, id=anchor)
-
-
-def _figures_table(published: Published, card: str) -> Grid:
-    """Return the published figures of a card with their sources, and why some are not used."""
-    used = [(group.kind, figure, "") for group in published.groups if group.card == card for figure in group.figures]
-    unused = [("", figure, reason) for figure, reason in published.left_out if figure.card == card]
-    return Grid.of("figures", "One line per published figure", [_figure(*line) for line in [*used, *unused]])
 
 
 def _figure(kind: str, figure: Figure, reason: str) -> HtmlLine:

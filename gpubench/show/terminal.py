@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from gpubench.printed import duration, shortened, shown
 from gpubench.show.numbers import filled_columns, interval_text, significant
 from gpubench.show.wrap import WIDTH, cut, fitted, folded, indented, line_width, wrapped
-from gpubench.studies.section import Answer, Column, Result, Section, Table
+from gpubench.studies.section import Answer, Result, Section, Table
 from gpubench.studies.words import PROJECTED, gain, read_of, sides_of
 
 LINES = 25
@@ -107,7 +107,9 @@ def table_lines(table: Table, width: int) -> list[str]:
             continue
         if column.note:
             marks = [notes.setdefault(text, _mark(len(notes))) if text else "" for text in texts]
-        elif _belongs_in_heading(texts, column, at):
+        elif len(set(texts)) == 1 and (
+            column.unit in {"", "count"} if len(texts) > 1 else not column.unit and at >= KEYS
+        ):
             shared.append(f"{column.name} {texts[0]}")
         else:
             columns.append(TextColumn(column.name, texts, bool(column.unit)))
@@ -123,13 +125,6 @@ def table_lines(table: Table, width: int) -> list[str]:
     for block in _blocks(columns, width):
         lines += _drawn(block, width)
     return lines + [line for text, mark in notes.items() for line in indented(f"  {mark}: ", text, width)]
-
-
-def _belongs_in_heading(texts: Sequence[str], column: Column, at: int) -> bool:
-    """Return whether a column is equal in all lines. With a single line: whether it is a text and no key."""
-    if len(texts) == 1:
-        return not column.unit and at >= KEYS
-    return column.unit in {"", "count"} and len(set(texts)) == 1
 
 
 def _mark(number: int) -> str:

@@ -1,7 +1,4 @@
-"""Wraps and shortens texts to the width of a terminal, or of a chart with another measure of width.
-
-`terminal`, `network`, `style` and the commands call it.
-"""
+"""Wraps and shortens texts to the width of a terminal or chart, for `terminal`, `network`, `style` and the commands."""
 
 import shutil
 from bisect import bisect

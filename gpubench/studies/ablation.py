@@ -1,7 +1,4 @@
-"""The study `ablation`: the speedup of each change to a plain training, and why some changes are not faster.
-
-`answer` calls it.
-"""
+"""The study `ablation`: the speedup of each change to a plain training; why some are not faster. `answer` calls it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""Builds the answer to a question about rows: calls STUDIES, sorts results, marks samples that contradict full runs.
-
-The commands, the library and the site call it.
-"""
+"""Builds the answer to a question about rows from STUDIES. The commands, the library and the site call it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -54,13 +51,6 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
     sections = _finished([section for study in STUDIES.values() for section in study(compared)], _own_cases(compared))
     results = in_order([result for section in sections for result in section.results])
     rows = compared.frame["case"]
-
-    def table(cases: frozenset[int] | None) -> bytes:
-        return loaded.table(rows.index if cases is None else rows.index[rows.isin(cases)])
-
-    def count(cases: frozenset[int]) -> int:
-        return int(rows.isin(cases).sum())
-
     gains = [result for result in results if not result.says_why]
     lost = dict.fromkeys(line for workload in compared.workloads for line in pairs.without_compared(workload, compared))
     why_nothing = "; ".join(lost) or f"no two rows differ in {' or '.join(compared.axes)} alone"
@@ -80,8 +70,8 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
         stopped=int(compared.frame["status"].isin(["interrupted"]).sum()),
         left_out=tuple(compared.left_out),
         problems=tuple(compared.problems),
-        table=table,
-        count=count,
+        table=lambda cases: loaded.table(rows.index if cases is None else rows.index[rows.isin(cases)]),
+        count=lambda cases: int(rows.isin(cases).sum()),
     )
 
 

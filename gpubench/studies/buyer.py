@@ -1,7 +1,4 @@
-"""The study `buyer`: a card in mixed precision over another card in fp32, and both cards in both precisions.
-
-`answer` calls it.
-"""
+"""The study `buyer`: a card in mixed precision over another in fp32, and both in both precisions. `answer` calls it."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

@@ -86,10 +86,7 @@ def batch_text(group: Group) -> str:
 
 
 def evidence_table(groups: Sequence[Group], metric: Metric) -> Table:
-    """Return the table of the values behind each median, with the machine and software that measured them.
-
-    The column `basis` has `measured` or `projected` (from a sample).
-    """
+    """Return the table of the values behind each median (`basis`: measured or projected), with machine and software."""
     facts = ("suite_version", "session", "device_hash", "torch", "cuda", "cudnn", "driver", "cpu", "source")
     long = any(len(part.values) > 1 for group in groups for part in group.parts or (group,))
     names = map(Column, ("model", "card", "precision", "basis"))

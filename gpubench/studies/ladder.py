@@ -1,7 +1,4 @@
-"""The study `ladder`: models that each add one change to the one before, and the speedup of each step.
-
-`answer` calls it.
-"""
+"""The study `ladder`: models that each add one change, and the speedup of each step. `answer` calls it."""
 
 import math
 from collections import defaultdict

@@ -1,7 +1,4 @@
-"""Specified peaks of cards (dense FLOP/s and bandwidth) from listed_peaks.toml. An unknown card has none.
-
-`gpubench peak`, the studies and `submit` look them up.
-"""
+"""Specified peaks of cards (FLOP/s, bandwidth) from listed_peaks.toml. Used by `peak`, studies and `submit`."""
 
 import math
 import re

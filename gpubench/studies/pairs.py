@@ -124,7 +124,8 @@ def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: boo
     """Return the result of comparisons that differ only in their model; `mixed`: MASTER is called mixed."""
     c = comparisons[0]
     place, precision, batch = _in_common(c)
-    twice = _is_one_card_twice(c)
+    sides = [texts_of(group, ["device_hash", "power_cap", "memory_limit_bytes"]) for group in (c.subject, c.other)]
+    twice = c.axis == "card" and bool(c.subject.device_hash) and sides[0] == sides[1]  # one card in two sessions
     kind = c.axis if c.axis in {"card", "precision"} and not twice else "other"
     subject, baseline = _names(c)
     if kind == "precision" and mixed:
@@ -185,14 +186,6 @@ def wide_range(ratios: Sequence[float]) -> tuple[float, float] | None:
     """Return the smallest and the largest ratio if they differ so much that a mean would mislead, else None."""
     least, most = min(ratios), max(ratios)
     return (least, most) if most >= WIDE * least else None
-
-
-def _is_one_card_twice(c: Comparison) -> bool:
-    """Return whether both sides are one card with one power limit and memory limit, in two sessions."""
-    columns = ["device_hash", "power_cap", "memory_limit_bytes"]
-    return (
-        c.axis == "card" and bool(c.subject.device_hash) and texts_of(c.subject, columns) == texts_of(c.other, columns)
-    )
 
 
 def precision_name(precision: str) -> str:

@@ -1,7 +1,4 @@
-"""What the pages of `gpubench site` show: each case with its rank among comparable ones, its rows, published figures.
-
-`show.site` makes pages of it.
-"""
+"""What the pages of `gpubench site` show: cases with their ranks and rows, and published figures, for `show.site`."""
 
 import math
 from collections import Counter, defaultdict

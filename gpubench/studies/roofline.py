@@ -1,7 +1,4 @@
-"""The study `roofline`: the bottleneck of each case, and its share of the peak (Williams et al. 2009).
-
-`answer` calls it; bound.py has the rules.
-"""
+"""The study `roofline`: each case's bottleneck and share of the peak, by the rules of bound.py. `answer` calls it."""
 
 import math
 from collections import Counter, defaultdict

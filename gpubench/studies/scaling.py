@@ -201,10 +201,7 @@ def _sums(frame: pd.DataFrame) -> Iterator[tuple[dict[str, Any], list[dict[Hasha
 
 
 def _sums_in(row: Mapping[Hashable, Any]) -> Iterator[dict[str, Any]]:
-    """Yield each complete line of the table of a row.
-
-    `group` is the number of processes in a group of the hierarchical algorithm, if that was chosen.
-    """
+    """Yield each complete line of the table of a row; `group`: processes per group of the hierarchical algorithm."""
     group = params_of(row["params"]).get("group", "0")
     about = {"processes": int(row["processes"]), "machines": float(row["nodes"]), "group": group}
     for line in table_of(row["table"]):

@@ -81,16 +81,16 @@ class SubmittedRow:
 def rows_of(loaded: Loaded) -> list[SubmittedRow]:
     """Return the rows of files that `load` read with `keep`."""
     records = zip(loaded.places, loaded.frame.to_dict("records"), strict=True)
-    return [_row(place, {str(name): cell for name, cell in cells.items()}) for place, cells in records]
+    by_name = ((place, {str(name): cell for name, cell in cells.items()}) for place, cells in records)
+    return [SubmittedRow(place, cells, _laps(str(cells["laps"]))) for place, cells in by_name]
 
 
-def _row(place: Place, cells: Mapping[str, Any]) -> SubmittedRow:
-    """Return a row with its laps."""
+def _laps(text: str) -> tuple[Lap, ...] | None:
+    """Return the laps in a cell; None if it is no list of laps."""
     try:
-        laps = tuple(_lap(*lap) for lap in json.loads(str(cells["laps"])))
+        return tuple(_lap(*lap) for lap in json.loads(text))
     except (ValueError, TypeError, OverflowError, RecursionError):
-        return SubmittedRow(place, cells, None)
-    return SubmittedRow(place, cells, laps)
+        return None
 
 
 def _lap(phase: str, epoch: int, kind: Any, steps: int, samples: int, seconds: float, wait: float) -> Lap:

@@ -129,10 +129,7 @@ def load(path: Path) -> LoadedSuite:
 
 
 def sources(path: Path) -> list[Path]:
-    """Return the files of the suite at `path`: the file, or all of the folder with `__init__.py` first.
-
-    Raises UserError for a folder without `__init__.py`.
-    """
+    """Return the files of a suite: one file, or a folder's, `__init__.py` first. Raises UserError without it."""
     if not path.is_dir():
         return [path]
     first = path / "__init__.py"

@@ -45,7 +45,8 @@ def _without_prose(text: str) -> str:
     """Return the text without comments, docstrings and empty lines; the same under every version of Python."""
     tree, original = ast.parse(text), text.split("\n")
     lines = list(original)
-    prose = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and _is_text(node.value)]
+    expressions = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+    prose = [value for value in expressions if isinstance(value, ast.Constant) and isinstance(value.value, str)]
     for value in prose:
         first, last = value.lineno - 1, (value.end_lineno or value.lineno) - 1
         before = original[first].encode()[: value.col_offset].decode()
@@ -66,7 +67,3 @@ def _without_prose(text: str) -> str:
     }  # lines that end inside a string literal, where trailing spaces matter
     kept = [line if row in inside else line.rstrip() for row, line in enumerate(lines)]
     return "\n".join(line for row, line in enumerate(kept) if line or row in inside)
-
-
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)

@@ -93,10 +93,7 @@ class Mode:
         return x.to(weights) if weights is not torch.float32 and x.is_floating_point() else x
 
     def scaler(self, loss_scale: float = 0) -> torch.amp.GradScaler:
-        """Return the loss scaler, which does nothing if the precision needs none.
-
-        `loss_scale` is its first value; 0: 65536, as in torch.
-        """
+        """Return the loss scaler, disabled if the precision needs none; it begins at `loss_scale`, or 65536 if 0."""
         start = float(loss_scale or 2**16)
         return torch.amp.GradScaler(self.device_type, init_scale=start, enabled=PRECISIONS[self.name].scaled)
 

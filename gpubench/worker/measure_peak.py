@@ -63,10 +63,7 @@ def measure_rates(name: str, precision: str, threads: int, soak_seconds: float) 
 
 
 def fastest_product(rate_of: Callable[[int], float]) -> tuple[int, float]:
-    """Return (side, FLOP/s) of the fastest square matrix product; `rate_of` measures one side.
-
-    Stops at sizes that do not fit into memory or would take too long.
-    """
+    """Return (side, FLOP/s) of the fastest square matrix product, up to sizes that do not fit or take too long."""
     best_side, best = 0, 0.0
     for tried, side in enumerate(SIDES, start=1):
         try:

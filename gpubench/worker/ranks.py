@@ -1,7 +1,4 @@
-"""Runs a trial of several processes (ranks, --processes), and combines their answers into one.
-
-torch starts the processes of a machine and ends them together. Called by `__main__.py`.
-"""
+"""Runs a trial of several processes (ranks, --processes), and combines their answers into one, for `__main__.py`."""
 
 import json
 import logging

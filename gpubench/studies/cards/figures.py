@@ -30,11 +30,9 @@ CLASS_OF = {
 }
 """The class of each precision; other precisions are left out."""
 MAKER_WORDS = frozenset({"nvidia", "geforce", "tesla", "amd", "instinct"})
+"""Words that `short_name` drops at the start of a name."""
 OMITTED_WORDS = frozenset({"Blackwell", "Edition", "Generation", "with", "Design", "GPU", "VF"})
-"""Words that `short_name` drops anywhere in a name. It drops MAKER_WORDS at the start.
-
-VF in MI300X VF means a whole card in a virtual machine.
-"""
+"""Words that `short_name` drops anywhere. VF (MI300X VF) means a whole card in a virtual machine."""
 SECONDS = frozenset({"seconds"})
 """Units in which a smaller figure is faster."""
 

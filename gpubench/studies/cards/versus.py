@@ -18,10 +18,7 @@ BRIEF_LINES = 4
 
 
 def answer(cards: tuple[str, str], classes: Sequence[str], dollars: Mapping[str, float] | None = None) -> Answer:
-    """Return the speed ratio of the first card to the second, notes, and the pairs of figures behind it.
-
-    `dollars` are per hour, by card.
-    """
+    """Return the speed ratio of two cards, notes, and the figures behind it; `dollars` are per hour, by card."""
     card, other = cards
     ratios = {kind: published_speeds(kind).ratio(card, other) for kind in classes}
     pairs = [pair for pair in pairs_of(published().groups, card, other) if pair.one.kind in classes]

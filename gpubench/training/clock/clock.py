@@ -181,10 +181,7 @@ class Clock:
         }
 
     def resume(self, state: Mapping[str, Any], elapsed: float) -> None:
-        """Continue after the epochs of an earlier process, given its `state` and its last known `elapsed` seconds.
-
-        The time of an unfinished epoch counts too.
-        """
+        """Continue after an earlier process, given its `state` and its seconds, those of an unfinished epoch too."""
         self._run.restore([epoch_from_json(epoch) for epoch in state.get("epochs", ())], float(state.get("lost", 0.0)))
         unfinished = max(0.0, elapsed - self.elapsed)
         self._run.lost_seconds += unfinished

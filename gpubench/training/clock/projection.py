@@ -67,10 +67,7 @@ class Epoch:
         return max(0.0, self.seconds - sum(phase.seconds for phase in self.phases))
 
     def projected_seconds(self, name: str | None, *, again: bool = False) -> float:
-        """Return the seconds of the whole epoch, or of its phase `name`.
-
-        `again`: return those of a further epoch like it, whose phases have no start-up.
-        """
+        """Return the seconds of the epoch, or of its phase `name`; `again`: of a further epoch, without start-up."""
         phases = [phase for phase in self.phases if name in (None, phase.name)]
         seconds = sum(phase.again_seconds if again else phase.projected_seconds for phase in phases)
         return seconds + (self.between_seconds if name is None else 0.0)

@@ -30,10 +30,7 @@ class Peers:
 
 
 class Timer:
-    """The time, the device and the peers of one process.
-
-    `synchronize` waits until the device has finished its queue; `now` returns monotonic seconds.
-    """
+    """The time, device and peers of one process; `synchronize` waits for the device, `now` is in monotonic seconds."""
 
     def __init__(self, synchronize: Callable[[], None], now: Callable[[], float], peers: Peers) -> None:
         self.now, self.peers = now, peers
@@ -101,10 +98,7 @@ class Timer:
         return gathered
 
     def agreed(self, lap: Lap) -> Lap:
-        """Return the lap of all processes: the sum of their samples, in the time of the slowest.
-
-        Raises UserError if their numbers of steps differ.
-        """
+        """Return the lap of all processes: all samples, in the slowest's time. Raises UserError if steps differ."""
         if self.peers.world == 1:
             return lap
         gathered = self.agree([lap.steps, lap.samples, lap.seconds, lap.wait_seconds])
