@@ -233,8 +233,10 @@ def read_prices(path: Path) -> dict[str, float]:
     """Return dollars per hour by card: `hourly`, or `price` over `years` (times `use`, a share). Raises UserError."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(f"--price {path}: cannot be read ({error})") from None
+    except RecursionError:
+        raise UserError(f"--price {path}: cannot be read (nested too deep)") from None
     return hourly_prices(table, f"--price {path}")
 
 
