@@ -45,7 +45,7 @@ def gate(compared: Compared, limit: float) -> tuple[int, list[str]]:
     ]
     if any(not c.is_unlike and not ran_together(axis, c.subject, c.other) for c in undecided):
         lines.append(
-            "two sessions or cards may differ by 6% and more by chance: on one card, run both in turn (--session NAME)"
+            "two sessions or cards may differ by 6% or more by chance: on one card, alternate the runs (--session NAME)"
         )
     lines += [f"{group.suite} {group.model} {group.precision}: {base} has no counterpart" for group in alone]
     lines += [f"{compared.failed} trial(s) failed"] if compared.failed else []

@@ -79,7 +79,7 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
 
 
 def neighbours(card: str, rate: float) -> dict[str, float]:
-    """Return the rates of published cards above and below in images/s, with this one: the fastest first."""
+    """Return the images/s of this card and of the nearest well-known published cards, the fastest first."""
     known = published_speeds(KIND).cards & set(WELL_KNOWN) - {card}
     expected = {name: value for name in known if (value := expected_of(name))}
     rates = sorted(((value.value, name) for name, value in expected.items()), reverse=True)

@@ -15,7 +15,7 @@ from gpubench.suite.trial import FORK_REPORT
 REPORT_SECONDS = 20.0
 """Longest wait for a report, in seconds."""
 END_SECONDS = 1.0
-"""Longest time between the ends of a template's socket and of the template, in seconds."""
+"""Longest wait for a template's process to end after its socket has closed, in seconds."""
 NOT_FORKED: tuple[str, ...] = ("cpu",)
 """Devices whose trials run in new processes: a CPU's tensors are in the heap, and a fork inherits the heap.
 
@@ -100,7 +100,7 @@ class Template(ServingChild):
     """A child that has imported a suite and forks itself for each task."""
 
     def problem(self, seconds: float) -> str:
-        """Return why no task may run in a fork, once the suite is imported; raises ConnectionResetError at its end."""
+        """Wait for the import; return why no task may be a fork, or "". ConnectionResetError: the template ended."""
         answer = self.hear(seconds)
         if answer is not None:
             return str(answer["problem"])

@@ -65,7 +65,7 @@ class PrecisionCallback(Callback):
         self.learn.loss_grad = self.stepper.scaled(self.loss_grad)
 
     def before_step(self) -> None:
-        """Take the step instead of fastai, if it is more than the optimizer's step."""
+        """Take the step instead of fastai if it needs more than the optimizer (a loss scale, master weights)."""
         if not self.stepper.plain:
             self.stepper.step()
             raise CancelStepException

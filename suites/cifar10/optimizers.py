@@ -27,7 +27,7 @@ def orthogonal(x: torch.Tensor, steps: int = 3) -> torch.Tensor:
 class Muon(torch.optim.Optimizer):
     """Moves each filter bank, a matrix (outputs, inputs), along the orthogonal part of its Nesterov momentum.
 
-    Before that the bank's norm is set to the square root of the number of outputs: the learning rate is an angle.
+    Before that the bank's norm is set to sqrt(outputs), so the learning rate is about a step's angle in radians.
     K. Jordan, "Muon: An optimizer for hidden layers in neural networks" (2024). The products run in `dtype`, the
     precision under test. All matrices are in one tensor, the smaller ones padded with zeros (as in
     hiverge/cifar10-speedrun), because on a card the launches for a single matrix take longer than its work.

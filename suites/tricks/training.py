@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
-import lightning  # noqa: F401  (sets the levels of its loggers anew)
+import lightning  # noqa: F401  (before `silence`: this import resets its loggers' levels)
 import numpy as np
 import torch
 from lightning.fabric import Fabric
@@ -88,7 +88,7 @@ class Batches:
         self.samples, self.shuffle, self.rank, self.ranks = samples, shuffle, rank, ranks
         self.sizes = [min(batch, samples - start) for start in range(0, samples, batch)]
         if len(self.sizes) > 1 and self.sizes[-1] < 2 * ranks:
-            rest = self.sizes.pop()  # too few for BatchNorm in every process; the clock scales the time
+            rest = self.sizes.pop()  # too few for BatchNorm: not trained, and the clock projects their time
             if not shuffle:
                 self.sizes[-1] += rest
         self.generator = torch.Generator().manual_seed(seed)  # the same order in all processes
@@ -176,7 +176,7 @@ def silence() -> None:
 
 
 class Pipeline:
-    """One process's model, optimizer and loaders; each of the six tricks changes one thing here."""
+    """A process's model, optimizer and loaders. Each trick changes one thing here; early stopping is in `run_epochs`."""
 
     def __init__(self, trial: Trial) -> None:
         silence()

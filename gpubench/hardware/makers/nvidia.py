@@ -1,4 +1,4 @@
-"""Reads NVIDIA cards through NVML, which opens no CUDA context. A value that cannot be read is None, never an error."""
+"""Reads NVIDIA cards through NVML, without a CUDA context. A value that cannot be read is None or empty, no error."""
 
 from types import ModuleType
 from typing import Any

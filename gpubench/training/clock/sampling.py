@@ -10,7 +10,7 @@ from typing import Any
 from gpubench.suite.trial import Lap, Mode
 
 FLAT = 0.05
-"""Step times are steady if the halves of the last laps differ by at most this share (up to twice if laps scatter)."""
+"""Step times are steady if both halves of the last laps differ by at most this share (if laps scatter: twice)."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Sampling:
     """How much of a run a mode measures. A field that is None sets no limit."""
 
     epochs: int | None
-    """Least number of epochs that begin in each stage, if the stage has as many; None: all epochs."""
+    """Least number of epochs to train in each stage, or all of a shorter stage; None: all epochs."""
     lap_seconds: float = 0.25
     """Laps get more steps until they take this time, of which a synchronisation is a small part."""
     warmup_seconds: float = 0.0
@@ -43,7 +43,7 @@ class Sampling:
     most_laps: int | None = None
     """Approximate largest number of laps in a pass, so that a full run's row stays short."""
     long_laps: bool = False
-    """Whether the first lap has the steps of a long enough lap of the previous epoch; a short epoch is then one lap."""
+    """Whether an epoch's first lap has as many steps as a long lap of the epoch before. Short epochs are then one lap."""
 
 
 def sampling_for(mode: Mode, *, accelerator: bool) -> Sampling:
