@@ -176,7 +176,7 @@ def silence() -> None:
 
 
 class Pipeline:
-    """A process's model, optimizer and loaders. Each trick changes one thing here; early stopping is in `run_epochs`."""
+    """Model, optimizer and loaders of a process. Each trick changes one thing here; early stopping: `run_epochs`."""
 
     def __init__(self, trial: Trial) -> None:
         silence()

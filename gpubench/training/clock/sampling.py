@@ -43,7 +43,7 @@ class Sampling:
     most_laps: int | None = None
     """Approximate largest number of laps in a pass, so that a full run's row stays short."""
     long_laps: bool = False
-    """Whether an epoch's first lap has as many steps as a long lap of the epoch before. Short epochs are then one lap."""
+    """Whether an epoch's first lap has as many steps as a long lap of the epoch before; short epochs are one lap."""
 
 
 def sampling_for(mode: Mode, *, accelerator: bool) -> Sampling:
