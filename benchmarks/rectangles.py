@@ -48,7 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with cifar-100-python")
     parser.add_argument("--out", type=Path, required=True, help="folder for the images and rows")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=1)
     asked = parser.parse_args()
     tree = asked.out / "stretched-cifar-100"
     make_tree(asked.data, tree)
