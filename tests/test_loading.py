@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rows import row
 
-from gpubench.rows import digest, parse
+from gpubench.rows import parse
 from gpubench.rows import read as loading
 from gpubench.rows import write as records
 from gpubench.rows.read import load
@@ -243,7 +243,7 @@ EDITED = ", line 3: changed after gpubench wrote it (row_digest); used"
 )
 def test_a_changed_row_is_used_and_named(tmp_path, monkeypatch, change, torn, other):
     """`other` is the Python that looks for changed rows of large files; in its absence this one does."""
-    monkeypatch.setattr(digest, "LARGE_BYTES", 0 if other else digest.LARGE_BYTES)
+    monkeypatch.setattr(loading, "LARGE_BYTES", 0 if other else loading.LARGE_BYTES)
     monkeypatch.setattr(sys, "executable", other)
     path = tmp_path / "a.csv"
     records.append(path, [row(trial=trial, batch_capped=True, torch="2.10") for trial in range(3)])

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 NEIGHBOURS = 2
 """Number of published cards that are shown above this card, and below it."""
-FOR_SCALE = ("GTX 1080 Ti", "RTX 3090", "RTX 4090")
+FOR_SCALE = ("RTX 3090", "RTX 4090")
 """Cards whose rates are printed below that of a CPU."""
+OTHERS = "estimated from published figures"
+"""Name of the bars of other cards in a chart."""
 LEAST_BAR, MOST_BAR, REST_OF_LINE = 4, 32, 24
 """Least and most characters of the longest bar in the terminal, and width of the other columns without the name."""
 
@@ -67,7 +69,7 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
         shown |= {f"{name}, mixed": rate for name, rate in cards.items()}
         figures = ", ".join(f"{name} {rate:,.0f}" for name, rate in cards.items())
         lines += wrapped(f"CPUs are not ranked. Cards in mixed precision: {figures} images/s.")
-        if not mixed:
+        if len(own) == 1:
             title = ", ".join(f"{significant(rate)} images/s in {name}" for name, rate in rates.items())
             title = f"ResNet-50 on {card}: {title}"
     else:
@@ -103,11 +105,12 @@ def table_of(rates: dict[str, float], card: str) -> Table:
 def bars_of(rates: dict[str, float], own: Collection[str], card: str, title: str, name: str, source: str) -> Bars:
     """Return the chart of these rates; beside published ones only bars in `own` are coloured. `source`: its foot."""
     others = set(rates) - set(own)
-    names = {key: "published" if key in others else card if others else key for key in rates}
+    names = {key: OTHERS if key in others else card if others else key for key in rates}
     bars = tuple(BarGroup(key, (Bar(names[key], rate),)) for key, rate in rates.items())
     subtitle = "ResNet-50, 224 pixels: training images per second; higher is better"
-    foot = f"{source}; 1 short run: rough" + "; other cards: from published figures" * bool(others)
-    return Bars(name, title, subtitle, bars, "images/s", winner=card if others else "", foot=foot)
+    return Bars(
+        name, title, subtitle, bars, "images/s", winner=card if others else "", foot=f"{source}; 1 short run: rough"
+    )
 
 
 def drawn(chart: Bars, path: Path) -> str:

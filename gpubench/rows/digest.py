@@ -5,11 +5,12 @@ A number in another spelling (`1e3` for 1000.0) is no change.
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 from gpubench.rows.files import File, opened, split
@@ -17,8 +18,8 @@ from gpubench.rows.row import COLUMNS, DIGEST, DIGEST_DIGITS, END, FLAGS, INTEGE
 
 AFTER_VALUES = len(f",{'0' * DIGEST_DIGITS},end")
 """Number of bytes of a line after its values."""
-LARGE_BYTES = 128 << 20
-"""Size of all files above which another process checks their digests."""
+CHILD_SECONDS = 600
+"""Longest time that another process may take."""
 NAMED_LINES = 5
 """Most lines that are named in messages of one kind; further lines are counted."""
 
@@ -56,10 +57,10 @@ def is_whole(names: Sequence[str], cells: Sequence[str]) -> bool:
 
 def in_our_columns(names: Sequence[str], cells: Sequence[str]) -> list[str]:
     """Return a row's cells in the order of our columns. A digest that was right is computed anew."""
-    known = dict(zip(names, cells, strict=False))  # a stray quote may make more cells, which polars does not see
+    known = dict(zip(names, cells, strict=True))
     values = [known.get(name, "") for name in COLUMNS[:-2]]
     digest = known.get(DIGEST, "")
-    if digest and len(cells) == len(names) and is_whole(names, cells):
+    if digest and is_whole(names, cells):
         digest = digest_of([_spelled(name, value) for name, value in zip(COLUMNS, values, strict=False)])
     return [*values, digest, "end"]
 
@@ -81,22 +82,30 @@ def _number(cell: str, whole: bool) -> str:
 
 
 def edited_later(paths: Sequence[Path]) -> Callable[[], Mapping[Path, Sequence[int]]]:
-    """Return a function that returns the changed lines by file; for many bytes, another process looks for them."""
-    is_large = sum(path.stat().st_size for path in paths) > LARGE_BYTES
-    return ThreadPoolExecutor(1).submit(_edited_by_child, paths).result if is_large else partial(_edited_in, paths)
+    """Return a function that returns the numbers of the changed lines by file.
+
+    Another process looks for them meanwhile; if it cannot, the function does.
+    """
+    child = ThreadPoolExecutor(1).submit(_edited_by_child, paths)
+    return lambda: child.result() or edited_in(paths)
 
 
-def _edited_in(paths: Sequence[Path]) -> dict[Path, list[int]]:
+def edited_in(paths: Sequence[Path]) -> dict[Path, list[int]]:
+    """Return the line numbers of the changed rows of each file; of none that cannot be opened."""
     return {path: edited(file) for path in paths if (file := opened(path, []))}
 
 
-def _edited_by_child(paths: Sequence[Path]) -> dict[Path, list[int]]:
+def _edited_by_child(paths: Sequence[Path]) -> dict[Path, list[int]] | None:
+    names = [os.path.realpath(path) for path in paths]  # /dev/stdin is another file there
     command = [sys.executable, "-P", "-m", __name__]
     try:
-        done = subprocess.run(command, input=json.dumps([*map(str, paths)]), capture_output=True, text=True, check=True)
-        return {Path(path): lines for path, lines in json.loads(done.stdout).items()}
-    except (OSError, ValueError, subprocess.SubprocessError):  # not every host starts processes
-        return _edited_in(paths)
+        done = subprocess.run(
+            command, input=json.dumps(names), capture_output=True, text=True, check=True, timeout=CHILD_SECONDS
+        )
+        lines = json.loads(done.stdout)
+        return {path: list(lines[name]) for path, name in zip(paths, names, strict=True)}
+    except (OSError, ValueError, LookupError, TypeError, subprocess.SubprocessError):  # not every host starts processes
+        return None
 
 
 def named(path: Path, lines: Sequence[int]) -> list[str]:
@@ -109,5 +118,5 @@ def named(path: Path, lines: Sequence[int]) -> list[str]:
 
 
 if __name__ == "__main__":
-    lines_by_path = _edited_in([*map(Path, json.load(sys.stdin))])
+    lines_by_path = edited_in([*map(Path, json.load(sys.stdin))])
     json.dump({str(path): lines for path, lines in lines_by_path.items()}, sys.stdout)

@@ -49,13 +49,21 @@ def chunks_of(paths: Sequence[Path], problems: list[str]) -> list[list[Path]]:
     chunks: list[list[Path]] = [[]]
     size = 0
     for path in _files(paths, problems):
-        length = path.stat().st_size if path.is_file() else 0
+        length = size_of(path)
         if chunks[-1] and size + length > CHUNK_BYTES:
             chunks.append([])
             size = 0
         chunks[-1].append(path)
         size += length
     return chunks
+
+
+def size_of(path: Path) -> int:
+    """Return the bytes of a file; 0 if there is none."""
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except OSError:  # it is gone meanwhile
+        return 0
 
 
 def _files(paths: Sequence[Path], problems: list[str]) -> Iterator[Path]:

@@ -19,10 +19,13 @@ import pandas as pd
 
 from gpubench.errors import UserError
 from gpubench.printed import shown
-from gpubench.rows.digest import edited_later, in_our_columns, named
-from gpubench.rows.files import chunks_of, opened, split
+from gpubench.rows.digest import edited, edited_later, in_our_columns, named
+from gpubench.rows.files import chunks_of, opened, size_of, split
 from gpubench.rows.lines import good_rows
 from gpubench.rows.row import COLUMNS
+
+LARGE_BYTES = 128 << 20
+"""Size of all files above which another process checks their digests."""
 
 if TYPE_CHECKING:
     from gpubench.rows.parse import Table
@@ -147,11 +150,13 @@ def load(
     problems: list[str] = []
     columns = [name for name in COLUMNS if name not in without]
     chunks = chunks_of(paths, problems)
-    # One thread runs Python while polars, without the GIL, parses rows for the others.
+    files = [path for chunk in chunks for path in chunk]
+    is_large = sum(map(size_of, files)) > LARGE_BYTES
+    # One thread runs Python, for example digests, while polars, without the GIL, parses rows for the others.
     with ThreadPoolExecutor(3) as pool:
-        parts = list(pool.map(partial(_read, columns=columns, keep=keep), chunks))
+        parts = list(pool.map(partial(_read, columns=columns, keep=keep, check=not is_large), chunks))
     problems += [problem for _, _, of_chunk, _ in parts for problem in of_chunk]
-    changed = edited_later([path for *_, parsed in parts for path in parsed])
+    changed = edited_later([path for *_, parsed in parts for path in parsed]) if is_large else dict
     sources = tuple(source for _, of_chunk, *_ in parts for source in of_chunk)
     table = parse.joined([table for tables, *_ in parts for table in tables], columns)
     parts.clear()  # so that each column is freed as it is moved
@@ -161,9 +166,9 @@ def load(
 
 
 def _read(
-    paths: Sequence[Path], columns: Sequence[str], *, keep: bool
+    paths: Sequence[Path], columns: Sequence[str], *, keep: bool, check: bool
 ) -> "tuple[list[Table], list[Source], list[str], list[Path]]":
-    """Return the tables of some files, the files, their problems, and the files whose digests are not checked yet."""
+    """Return tables, files, problems and the files parsed at once, whose digests only `check` compares."""
     from gpubench.rows import parse
 
     tables: list[Table] = []
@@ -180,6 +185,7 @@ def _read(
                 tables.append(parse.from_cells(rows.values(), columns))
                 numbers: Sequence[int] = list(rows)
             else:
+                problems += named(file.path, edited(file)) if check else []
                 parsed.append(file.path)
                 numbers = range(2, file.count + 2)
             lines = [file.lines[number - 2] for number in numbers] if keep else []
@@ -189,6 +195,14 @@ def _read(
 
 def _in_our_columns(header: Sequence[str], line: bytes) -> bytes:
     """Return a line of a file with other columns, with its cells in the order of our columns."""
+    cells = split(line.decode())
+    if len(cells) != len(header):
+        import polars as pl
+
+        # Only Python's csv sees more cells after a stray quote; polars accepted the line.
+        cells = [
+            "" if cell is None else cell for cell in pl.read_csv(line, has_header=False, infer_schema=False).row(0)
+        ]
     out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow(in_our_columns(header, split(line.decode())))
+    csv.writer(out, lineterminator="").writerow(in_our_columns(header, cells))
     return out.getvalue().encode()

@@ -76,14 +76,17 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
 
 
 def _first_rate(compared: Compared) -> str:
-    """Return the median rate of the first case as a sentence; empty if no row has a rate."""
-    rated = compared.frame[(compared.frame["status"] == "ok") & (compared.frame["samples_per_second"] > 0)]
+    """Return the median rate of the first own rows as a sentence; empty if no trial of one process has a rate."""
+    rows = compared.frame
+    rated = rows[(rows["status"] == "ok") & (rows["source"] == "") & (rows["processes"] == 1)]
+    rated = rated[rated["samples_per_second"] > 0]
     if rated.empty:
         return ""
-    suite, model, card, precision, case = rated.iloc[0][["suite", "model", "card", "precision", "case"]]
-    rates = rated.loc[rated["case"] == case, "samples_per_second"]
-    rate = f"{rates.median():,.{0 if rates.median() >= 100 else 2}f} {words.sample_of(suite)}/s"
-    return f"{short(card)} trains {model} at {rate} in {precision} ({suite}, {words.runs((len(rates), 0))}). "
+    suite, model, card, precision, identity = rated.iloc[0][["suite", "model", "card", "precision", "identity"]]
+    rates = rated.loc[rated["identity"] == identity, "samples_per_second"]
+    rate = f"{rates.median():,.0f}" if rates.median() >= 100 else f"{rates.median():.3g}"
+    claim = f"{short(card)} trains {model} at {rate} {words.sample_of(suite)}/s in {precision}"
+    return f"{claim} ({suite}, {words.runs((len(rates), 0))}). "
 
 
 def in_units(answer: Answer) -> Answer:

@@ -91,9 +91,10 @@ class Run:
             return 0.0
         part = 0.9 * share if phase == "train" else 0.9 + 0.1 * share
         planned = self.planned or 1
-        ends = (*self.stages[1:], planned)
-        needed = [min(end - start, sampling.epochs or planned) for start, end in zip(self.stages, ends, strict=True)]
-        begun = [min(max(0, self.epoch - start), wanted) for start, wanted in zip(self.stages, needed, strict=True)]
+        stages = [start for start in self.stages if start < planned]
+        ends = (*stages[1:], planned)
+        needed = [min(end - start, sampling.epochs or planned) for start, end in zip(stages, ends, strict=True)]
+        begun = [min(max(0, self.epoch - start), wanted) for start, wanted in zip(stages, needed, strict=True)]
         return min(1.0, (sum(begun) + part) / max(1, sum(needed)))
 
     @property
