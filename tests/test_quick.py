@@ -91,7 +91,7 @@ def test_a_cpu_without_bf16_is_told_of_fp16(tmp_path):
     changes = {"precision": "bf16", "status": "unsupported", "reason": "no bf16", "samples_per_second": None}
     records.append(path, [row(**cpu), row(**cpu | changes)])
     text = " ".join(quick_lines(load([path]).frame, path)[0])
-    assert lacking(text, "no bf16", "--precision fp32,fp16", path.with_suffix(".png")) == []
+    assert lacking(text, "no bf16", "mixed precision gains nothing", path.with_suffix(".png")) == []
 
 
 def test_neighbours_of_the_first_and_last_card_and_rows_that_are_not_quick(tmp_path):

@@ -42,19 +42,21 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
     on_cpu, name = bool((trials["device"] == "cpu").all()), str(trials["card"].iloc[0])
     card = name if on_cpu else short_name(name)
     batches, source = trials["batch_size"], f"torch {trials['torch'].iloc[0]}, {datetime.now(UTC):%Y-%m-%d}"
+    marks = Counter(mark for text in trials["marks"] for mark in str(text).split())
+    caveats = [f"1 run{' each' * (len(rates) > 1)}: rough", *marked(marks, len(trials), "runs ")]
     lines = [f"  {name:<12}{significant(rate):>8} images/s   batch {batches[name]:.0f}" for name, rate in rates.items()]
     title = f"ResNet-50 on {card}"
     mixed = next((name for name in ("fp16", "bf16") if name in rates), "")
     if mixed and "fp32" in rates:
         speedup = times(rates[mixed] / rates["fp32"])
-        marks = Counter(mark for text in trials["marks"] for mark in str(text).split())
-        basis = ", ".join(["1 run each: rough", *marked(marks, len(trials), "runs ")])
-        title = f"{mixed} is {speedup} as fast as fp32 on this {'CPU' if on_cpu else card} ({basis})"
+        title = f"{mixed} is {speedup} as fast as fp32 on this {'CPU' if on_cpu else card} ({', '.join(caveats)})"
         lines += wrapped(f"{title}.")
+    elif marks:
+        lines += wrapped(f"Caveats: {', '.join(caveats)}.")
     impossible = tried[tried["status"] == "unsupported"].set_index("precision")["reason"]
     lines += [line for name, why in impossible.items() for line in wrapped(f"{name} cannot run: {why}.")]
     if on_cpu and "bf16" in impossible and "fp16" not in set(tried["precision"]):
-        lines.append("fp16 can run, and is often slower than fp32: --precision fp32,fp16")
+        lines.append("So mixed precision gains nothing here: fp16 can run, but is usually far slower.")
     why = why_not_ranked(trials.loc[[mixed] if mixed else []].reset_index(), ("quick",))
     is_ranked = not on_cpu and not why
     own = {f"{card}, {name}": rate for name, rate in rates.items()}
@@ -68,14 +70,14 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
         cards = {name: figure.value for name in FOR_SCALE if (figure := expected_of(name))}
         shown |= {f"{name}, mixed": rate for name, rate in cards.items()}
         figures = ", ".join(f"{name} {rate:,.0f}" for name, rate in cards.items())
-        lines += wrapped(f"CPUs are not ranked. Cards in mixed precision: {figures} images/s.")
+        lines += wrapped(f"CPUs are not ranked. Estimates for cards in mixed precision: {figures} images/s.")
         if len(own) == 1:
             title = ", ".join(f"{significant(rate)} images/s in {name}" for name, rate in rates.items())
             title = f"ResNet-50 on {card}: {title}"
     else:
         lines += wrapped(why)
     if len(shown) > 1:
-        chart = bars_of(shown, own, card, title, path.stem, source)
+        chart = bars_of(shown, own, card, title, path.stem, "; ".join([source, *caveats]))
         lines.append(f"chart: {drawn(chart, path)}")
     return lines, is_ranked
 
@@ -108,9 +110,7 @@ def bars_of(rates: dict[str, float], own: Collection[str], card: str, title: str
     names = {key: OTHERS if key in others else card if others else key for key in rates}
     bars = tuple(BarGroup(key, (Bar(names[key], rate),)) for key, rate in rates.items())
     subtitle = "ResNet-50, 224 pixels: training images per second; higher is better"
-    return Bars(
-        name, title, subtitle, bars, "images/s", winner=card if others else "", foot=f"{source}; 1 short run: rough"
-    )
+    return Bars(name, title, subtitle, bars, "images/s", winner=card if others else "", foot=source)
 
 
 def drawn(chart: Bars, path: Path) -> str:
