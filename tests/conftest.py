@@ -33,8 +33,7 @@ from gpubench.studies.cards.ranking import rank
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Files run side by side, and torch's threads are many times slower where they have to share their cores.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-gc.disable()  # until all tests are imported (`pytest_collection_finish`)
+    gc.disable()  # until all tests are imported (`pytest_collection_finish`)
 
 # A shell's background jobs ignore Ctrl-C, and their children inherit that; tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -233,8 +233,8 @@ def test_which_trials_without_a_time_belong_to_a_group(frame_of):
         row(precision="fp16", status="interrupted", trial=2, card="NVIDIA A100", **NEVER),
     )
     holes = holes_of(frame, frame["status"] == "ok", labels_of(frame))
-    found = [(c.precision, c.label, c.status, c.reason, c.trials) for c in holes]
-    assert found == [("fp16", "A100", "interrupted", "", 0), ("bf16", "RTX 2080 Ti", "failed", "last", 0)]
+    lacking = [(c.precision, c.label, c.status, c.reason, c.trials) for c in holes]
+    assert lacking == [("fp16", "A100", "interrupted", "", 0), ("bf16", "RTX 2080 Ti", "failed", "last", 0)]
 
 
 def test_a_group_has_a_median_an_interval_and_the_trials_of_its_parts():

@@ -47,6 +47,21 @@ def test_a_ratio_knows_no_unit(a, b, unit):
     assert scaled.value == pytest.approx(stats.ratio(a, b).value)
 
 
+@pytest.mark.parametrize(("n", "m"), [(6, 6), (6, 9), (10, 10), (20, 20)])
+def test_interval_and_test_agree(n, m):
+    """The 95% interval leaves 1 out exactly where the exact Mann-Whitney test rejects at 5%."""
+    dice = random.Random(n * m)
+    disagreements = 0
+    for _ in range(300):
+        shift = dice.choice([0, 0.02, 0.05])
+        a = [dice.lognormvariate(shift, 0.03) for _ in range(n)]
+        b = [dice.lognormvariate(0, 0.03) for _ in range(m)]
+        r = stats.ratio(a, b)
+        p = mannwhitneyu(a, b, method="exact").pvalue
+        disagreements += (p < 0.05) != (not r.low <= 1 <= r.high)
+    assert disagreements <= 6  # the ratio of medians may pull the interval across 1
+
+
 def test_one_specimen_or_three_trials_a_side_have_a_wide_interval():
     a, b = [1.04, 1.041, 1.042, 1.039, 1.04, 1.038], [1.0, 1.001, 1.002, 0.999, 1.0, 0.998]
     inside, across = stats.ratio(a, b), stats.specimens_ratio([a], [b])

@@ -27,9 +27,9 @@ def printed(tmp_path, *groups, width=200, **options):
 
 
 def drawn(columns, *lines, width=79):
-    found = table_lines(Table("cases", tuple(columns), lines), width)
-    assert max(map(cell_len, found)) <= width
-    return found
+    printed = table_lines(Table("cases", tuple(columns), lines), width)
+    assert max(map(cell_len, printed)) <= width
+    return printed
 
 
 MODEL, CARD, POLICY = Column("model"), Column("card"), Column("policy")

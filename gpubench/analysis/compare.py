@@ -133,7 +133,8 @@ def plausible(loaded: Loaded) -> Loaded:
             hits = pd.Series(np.broadcast_to(hits, len(frame)), frame.index)
             problems.append(f"{int(hits.sum())} row(s) with {name} {frame.loc[hits, name].iloc[0]:.3g}; left out")
             implausible |= hits
-    return replace(loaded, frame=frame[~implausible], found=[*loaded.found, *problems]) if problems else loaded
+    problems = [*loaded.file_problems, *problems]
+    return replace(loaded, frame=frame[~implausible], file_problems=problems) if implausible.any() else loaded
 
 
 def _with_rates(frame: pd.DataFrame) -> pd.DataFrame:

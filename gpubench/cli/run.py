@@ -241,7 +241,7 @@ def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
     answer = answer_to(compare_rows(of_this_run, Question()), of_this_run)
     results = [result for result in answer.results if not result.says_why]
     if not is_ranked:  # without results: published cards after a first rate, else a report
-        alone = "gpubench cards RTX 4090 RTX 5090" if lines else f"gpubench report {quote(str(path))}"
+        alone = "gpubench cards RTX 4090 RTX 3090" if lines else f"gpubench report {quote(str(path))}"
         following = compare_command(path) if results else alone
     if is_whole:
         return lines, following

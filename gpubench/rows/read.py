@@ -40,8 +40,8 @@ class Loaded:
     """
 
     frame: pd.DataFrame
-    found: list[str] = field(default_factory=list)
-    """The problems of the files, but for changed rows."""
+    file_problems: list[str] = field(default_factory=list)
+    """What is wrong with the files, without the rows that `changed` finds."""
     sources: "tuple[Source, ...]" = ()
     """The files, in the order of their rows."""
     changed: Callable[[], Mapping[Path, Sequence[int]]] = dict
@@ -50,7 +50,7 @@ class Loaded:
     @cached_property
     def problems(self) -> list[str]:
         """What is wrong with the files, in sentences."""
-        return [*self.found, *chain.from_iterable(starmap(named, self.changed().items()))]
+        return [*self.file_problems, *chain.from_iterable(starmap(named, self.changed().items()))]
 
     def file_of(self, place: int) -> Path:
         """Return the file of the row at this place of the frame's index."""

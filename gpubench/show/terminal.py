@@ -105,11 +105,10 @@ def table_lines(table: Table, width: int) -> list[str]:
         texts = list(map(shown, texts))
         if column.detail:
             continue
+        fits_heading = column.unit in {"", "count"} if len(texts) > 1 else not column.unit and at >= KEYS
         if column.note:
             marks = [notes.setdefault(text, _mark(len(notes))) if text else "" for text in texts]
-        elif len(set(texts)) == 1 and (
-            column.unit in {"", "count"} if len(texts) > 1 else not column.unit and at >= KEYS
-        ):
+        elif fits_heading and len(set(texts)) == 1:
             shared.append(f"{column.name} {texts[0]}")
         else:
             columns.append(TextColumn(column.name, texts, bool(column.unit)))
