@@ -57,31 +57,9 @@ def main() -> None:
             rows = asked.out / f"{name}-{seed}.csv"
             options = "--models small --precision fp32 --batch 64 --full --repeats 1 --set copies=false --set goal=0"
             phases = PHASES.format(epochs=EPOCHS, rectangles=rectangles)
-            command = [
-                sys.executable,
-                "-m",
-                "gpubench",
-                "run",
-                "--suite",
-                "imagenet",
-                "--device",
-                "cpu",
-                "--set",
-                "copies=false",
-                "--set",
-                "goal=0",
-            ]
-            command += [
-                *options.split(),
-                "--seed",
-                str(seed),
-                "--set",
-                f"phases={phases}",
-                "--data",
-                str(tree),
-                "--out",
-                str(rows),
-            ]
+            command = [sys.executable, "-m", "gpubench", "run", "--suite", "imagenet", "--device", "cpu"]
+            command += [*options.split(), "--seed", str(seed), "--set", f"phases={phases}"]
+            command += ["--data", str(tree), "--out", str(rows)]
             subprocess.run(command, check=True)
             for row in gpubench.load(rows):
                 scores = [f"{line['top1']:.1%}" for line in table_of(row["table"])[:EPOCHS]]

@@ -70,9 +70,8 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
         cards = {name: figure.value for name in FOR_SCALE if (figure := expected_of(name))}
         shown |= {f"{name}, mixed": rate for name, rate in cards.items()}
         figures = ", ".join(f"{name} {rate:,.0f}" for name, rate in cards.items())
-        lines += wrapped(
-            f"CPUs are not ranked. Cards in mixed precision, from timm's rate of an RTX 3090: {figures} images/s."
-        )
+        source_of = f"estimated from timm's rate of an {anchor().card}"
+        lines += wrapped(f"CPUs are not ranked. Cards in mixed precision, {source_of}: {figures} images/s.")
         if len(own) == 1:
             title = ", ".join(f"{significant(rate)} images/s in {name}" for name, rate in rates.items())
             title = f"ResNet-50 on {card}: {title}"
