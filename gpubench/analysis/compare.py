@@ -69,7 +69,8 @@ class Compared:
     workloads: list[Workload]
     left_out: list[str]
     """Rows that are not compared, with the reason."""
-    problems: list[str]
+    loaded: Loaded
+    """The rows before any was left out. Its `problems` wait until the digests of all rows are checked."""
     failed: int = 0
     """Number of rows without a value, apart from unsupported cases and missed goals."""
     missed: int = 0
@@ -181,7 +182,7 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
     missed, failed = lost["goal_missed"], lost.total() - lost["goal_missed"] - lost["unsupported"]
     judged_workloads = _judged(workloads, metric)
     left_out = list(dict.fromkeys(left_out))
-    return Compared(judged_workloads, left_out, loaded.problems, failed, missed, baseline, metric, axes, trials, labels)
+    return Compared(judged_workloads, left_out, loaded, failed, missed, baseline, metric, axes, trials, labels)
 
 
 def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], object] = lambda place: "") -> pd.DataFrame:

@@ -50,12 +50,12 @@ def gate(compared: Compared, limit: float) -> tuple[int, list[str]]:
     lines += [f"{group.suite} {group.model} {group.precision}: {base} has no counterpart" for group in alone]
     lines += [f"{compared.failed} trial(s) failed"] if compared.failed else []
     lines += [f"{compared.missed} trial(s) missed the goal"] if compared.missed else []
-    lines += [f"not all rows could be read: {problem}" for problem in compared.problems]
+    lines += [f"not all rows could be read: {problem}" for problem in compared.loaded.problems]
     if not comparisons:
         lines.append(f"nothing is compared with {base}")
     if slower:
         return SLOWER, lines
-    if compared.failed or compared.missed or compared.problems:
+    if compared.failed or compared.missed or compared.loaded.problems:
         return SOME_FAILED, lines
     if undecided or alone or not comparisons:
         return UNDECIDED, lines

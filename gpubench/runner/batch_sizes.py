@@ -9,7 +9,7 @@ STEP = 8
 AIM = 0.97
 """A predicted batch should use this share of the memory that the largest fitting batch leaves free."""
 ROUGH_AIM = 0.85
-"""AIM in a quick run on a card, which predicts from one small probe and does not check the prediction."""
+"""AIM of a prediction from one small probe that only the first trial checks."""
 FAR = 4
 """If two batches differ by a larger factor, their geometric mean is tried next, else their mean."""
 FINENESS = 32
@@ -104,14 +104,15 @@ def largest_batch(probe: Probe, *, capacity_bytes: int | None, cap: int, rough: 
 
     Memory is about linear in the batch. A small probe and its memory between steps predict the largest batch, and a
     second probe at the prediction improves it; bisection does the rest. A larger batch can fit even if a smaller one
-    did not (another algorithm or fragmentation), so after a bisection the next one or two are probed. With `rough`
-    (quick runs on a card), the first prediction is the result.
+    did not (another algorithm or fragmentation), so after a bisection the next one or two are probed. The first
+    prediction is the result if it reaches `cap`, and with `rough` (quick runs on a card).
     """
     tried, top = _Tried(probe, capacity_bytes), _multiple(cap)
     if top < STEP or not tried(STEP).fits:
         return tried.below_step(cap)
     low, high = STEP, None  # low fits; high is the smallest probed one that does not
-    if rough and (predicted := tried.predicted(ROUGH_AIM)):
+    predicted = tried.predicted(ROUGH_AIM)
+    if predicted and (rough or predicted >= top):
         return tried.result(min(max(STEP, predicted), top), top)
     guess, stride = max(2 * STEP, min(tried.predicted() or 0, low * FARTHEST)), STEP
     while high is None:

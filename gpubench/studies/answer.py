@@ -69,7 +69,7 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
         missed=compared.missed,
         stopped=int(compared.frame["status"].isin(["interrupted"]).sum()),
         left_out=tuple(compared.left_out),
-        problems=tuple(compared.problems),
+        problems=tuple(loaded.problems),
         table=lambda cases: loaded.table(rows.index if cases is None else rows.index[rows.isin(cases)]),
         count=lambda cases: int(rows.isin(cases).sum()),
     )
