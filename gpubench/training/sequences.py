@@ -1,6 +1,6 @@
 """Trains a language model on sequences from random places of a text, and validates it on sequences in order.
 
-The suites `gpt` and `finetune` have its parameters context, tokens, valid_tokens, epochs, lr, loss_scale and goal.
+Trials have the parameters context, tokens, valid_tokens, epochs, lr, loss_scale, goal (suites `gpt`, `finetune`).
 """
 
 import math
@@ -27,7 +27,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 """Tokens, int64 (N, T), and the tokens that follow them."""
 Optimizers = Sequence[torch.optim.Optimizer]
 Rate = Callable[[int, int], float]
-"""Given the number of a step and of all steps, returns the learning rate as a share of the highest one."""
+"""Given a step's number and the number of all steps, returns the learning rate as a share of the highest one."""
 
 
 def load_text(trial: Trial, vocabulary: int = BYTES) -> list[torch.Tensor]:
@@ -58,7 +58,7 @@ def _step_tokens(trial: Trial) -> int:
 
 
 class RandomSequences:
-    """Batches from random places of a text that stays on the device, as many as an epoch has."""
+    """The batches of an epoch, from random places of a text that stays on the device."""
 
     def __init__(self, text: torch.Tensor, trial: Trial, device: torch.device) -> None:
         self.text, self.shape = text.to(device), (trial.batch_size, 1)
