@@ -1,7 +1,7 @@
 """Reads the time for Clock: waits for the device first, and combines the laps of processes that train together.
 
-An unbroken run does not wait for the device. It records events in the device's queue, whose times replace the host's
-at the end of the run.
+An unbroken run does not wait for the device. It records events in the device's queue. At the end of the run, the
+events' times replace the host's.
 """
 
 from collections.abc import Callable, Sequence
