@@ -1,4 +1,4 @@
-"""Sums tensors over processes: by the backend's all-reduce, or in three steps over groups; also DDP's gradients."""
+"""Sums tensors and DDP's gradients over processes: by the backend's all-reduce, or in three steps over groups."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -36,7 +36,7 @@ class Phase:
 
     @property
     def seconds_per_sample(self) -> float:
-        """Wall time of all timed laps over their samples (not a mean of rates); 0 without timed laps."""
+        """Wall time of all timed laps divided by their samples (not a mean of rates); 0 without timed laps."""
         samples = sum(lap.samples for lap in self.timed)
         return sum(lap.seconds for lap in self.timed) / samples if samples else 0.0
 

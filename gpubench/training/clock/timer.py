@@ -66,7 +66,7 @@ class Timer:
         self.synchronize()
 
     def end_unbroken(self) -> Callable[[float], float]:
-        """Wait for the device; return a function from host time to device time since `begin_unbroken`.
+        """Wait for the device; return a function that converts host times since `begin_unbroken` to device times.
 
         Both times are equal at the first event, when the device was idle. Between two events, times are interpolated.
         """
