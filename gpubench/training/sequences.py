@@ -136,7 +136,7 @@ def train_on_text(
     mode = mode_of(trial.case.precision, trial.case.device)
     loader = RandomSequences(texts[0], trial, device)
     valid = sequences_in_order(texts[1], trial, device)
-    valid_tokens = sum(map(tokens_of, valid))
+    valid_tokens = sum(map(tokens_of, valid))  # of each process: all validate the same tokens
     stepper = Stepper(mode, network, optimizers, clock, clip_norm=CLIP_NORM, loss_scale=params.loss_scale)
     model = distributed(network, trial)
     if getattr(params, "compile", False):
@@ -158,7 +158,7 @@ def train_on_text(
             taken += 1
         losses = []
         with torch.no_grad(), mode.autocast():
-            for batch in clock.steps(valid, "valid", valid_tokens, count=tokens_of):
+            for batch in clock.steps(valid, "valid", valid_tokens * trial.case.processes, count=tokens_of):
                 losses.append(network(*batch) * (tokens_of(batch) / valid_tokens))
         (loss,) = weighted_mean([float(torch.stack(losses).sum())], valid_tokens, trial)
         if trial.teaches and loss <= params.goal:
