@@ -142,10 +142,7 @@ def lines_of(hostile):
             [hostile, "--by", "card", "--baseline", "x", "--fail-on-slower", "5%"],
         ],
         "report": [[hostile, "-o", hostile.with_suffix(".html")], [picture]],
-        "export": [
-            [hostile, "--out", hostile.with_name("d\x1b")],
-            [picture, "--out", hostile.with_name("d\x1b")],
-        ],
+        "export": [[hostile, "--out", hostile.with_name("d\x1b")], [picture, "--out", hostile.with_name("d\x1b")]],
         "submit": [[hostile], [picture]],
         "doctor": [[hostile, "--against", picture]],
         "list": [[suite], [broken], [picture]],
@@ -188,11 +185,7 @@ def test_a_file_whose_name_is_no_text_is_named(tmp_path, monkeypatch):
     content = ",".join(COLUMNS) + "\n" + ",".join(to_cells(row())) + "\ntorn\n"
     path = Path("a\udcff.csv")
     path.write_text(content)
-    for command in (
-        ["compare", path],
-        ["submit", path],
-        ["export", path, "--out", path / "x"],
-    ):
+    for command in (["compare", path], ["submit", path], ["export", path, "--out", path / "x"]):
         assert "a\ufffd.csv" in on_a_terminal(*command)
 
 
