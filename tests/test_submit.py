@@ -218,8 +218,10 @@ def test_a_failed_trial_and_a_missed_goal_are_examined_and_not_missing(tmp_path)
     first, second = usual_file(1), [replace(row, model="other") for row in usual_file(2)]
     missed = changed(first, 5, status="goal_missed", success_rate=0.0)
     assert submitted(tmp_path, [*missed, *second]) == []
-    said = submitted(tmp_path, [*missed[:5], *second])
-    assert any("trial is" in line and "trial(s) 5" in line for line in said)
+    for step, complete in ((0.01, True), (0.0199, False)):  # a run leaves out a model whose ratios are decided
+        bf16 = usual_file(3, trials=3, precision="bf16", step=step)
+        said = submitted(tmp_path, [*first[:3], *bf16, *second])
+        assert ["trial(s) 3, 4, 5 of small" in line for line in said] == [True] * 2 * (not complete)
     rows = usual_file(trials=7)
     failed = replace(rows[3], status="timed_out", batch_size=None, seconds=None, laps="")
     assert submitted(tmp_path, [*rows[:3], failed, *rows[4:]]) == []
