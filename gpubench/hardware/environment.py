@@ -211,7 +211,7 @@ def salted_hash(identity: str) -> str:
     salt_file = folder / "salt"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not salt_file.exists():
+        if not host.text_of(salt_file):  # missing, or empty because the disk was full
             salt_file.write_text(secrets.token_hex(16))
         salt = salt_file.read_text()
     except OSError:

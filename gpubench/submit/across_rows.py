@@ -68,7 +68,7 @@ def _missing_trials(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
 
 
 def _end(model: Sequence[SubmittedRow], last: int) -> int:
-    """Return the last trial that a model's cases need: `last`, or their own if the run could leave out the model."""
+    """Return the last trial that a model's cases need: `last`, or their own last if a run could leave out the model."""
     own = max(int(row.number("trial")) for row in model)
     ok = (row for row in model if row.text("status") == "ok" and row.number("seconds") > 0)
     by_case = _by(ok, alike.SUBMITTED).values()

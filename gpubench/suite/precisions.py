@@ -22,7 +22,7 @@ class Precision:
     same range: torch's switches and the dtypes of operands distinguish them.
     """
     products: str
-    """The precision of its multiplications, which a card must support too. The peak FLOP/s in this precision apply."""
+    """The precision of its multiplications. A card must support this precision too, and the peak FLOP/s in it apply."""
     autocast: str = ""
     """torch's dtype of autocast; empty without autocast."""
     tf32: bool = False
