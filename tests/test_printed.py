@@ -6,6 +6,7 @@ import re
 import time
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import typer
@@ -63,14 +64,14 @@ def test_data_is_exact_but_for_a_terminal_and_rows_that_nothing_takes_are_printe
     say("b\na.csv: not yet", "  why")
     assert capsys.readouterr().out == "b\ufffda.csv: not yet\n  why\n"
 
-    @exits
-    def full():
-        raise Rescued("a.csv is full", data="a,b\n1,2\n")
-
-    with pytest.raises(typer.Exit) as end:
-        full()
-    assert end.value.exit_code == 4
-    assert capsys.readouterr().err == "gpubench: a.csv is full\na,b\n1,2\n\n"
+    full, closed = Rescued("a.csv is full", data="a,b\n1,2\n"), PermissionError(13, "Denied", "/x")
+    for error, code, text in (
+        (full, 4, "a.csv is full\na,b\n1,2\n"),
+        (closed, 2, "PermissionError: [Errno 13] Denied: '/x'"),
+    ):
+        with pytest.raises(typer.Exit) as end:
+            exits(Mock(side_effect=error, __name__="command"))()
+        assert (end.value.exit_code, capsys.readouterr().err) == (code, f"gpubench: {text}\n")
 
 
 def test_the_console_and_a_progress_bar_show_brackets_as_they_are_and_whole_at_80_columns(monkeypatch):
