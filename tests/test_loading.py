@@ -141,6 +141,7 @@ UPGRADE = "this one reads 1); upgrade gpubench to read them"
         ("1,a,b,fp32,ok,-inf,true,end", ", line 3: seconds is -inf, not a number; left out"),
         ("1,a,b,fp32,ok,nan,true,end", ", line 3: seconds is nan, not a number; left out"),
         ("1,a,b,fp32,ok,two,true,end", ", line 3: seconds is two, not a number; left out"),
+        ("inf,a,b,fp32,ok,2.5,true,end", ", line 3: schema is inf, not a number; left out"),
         ("x,a,b,fp32,ok,2.5,true,end", ", line 3: schema is x, not a number; left out"),
         ('1,"a,b,fp32,ok,2.5,true,end', NOT_WHOLE),
         ("2,a,b,fp32,ok,2.5,true,end", f": 1 row(s) by a newer gpubench (schema 2, {UPGRADE}"),

@@ -147,7 +147,7 @@ def _with_rates(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare_rows(loaded: Loaded, question: Question) -> Compared:
-    """Return the results of comparing the rows that a question selects. Raises UserError, also if there are none."""
+    """Return the results for the rows that a question selects. Raises UserError, also if `where` selects none."""
     metric = metric_named(question.metric)
     axes = _axes(question.by, loaded.frame["params"])
     follows = {column for axis in axes for column in matching.FOLLOWS.get(axis, ())} if question.by else set()

@@ -68,7 +68,7 @@ def surely_above(p_values: Sequence[float], lows: Sequence[float], limit: float)
 
 
 def _named(c: Comparison, metric: Metric) -> str:
-    """Return the case and its change in percent, as text; for a rate, the change of its time per sample."""
+    """Return the case, and the share by which it is better or worse; for a rate, the share of the time per sample."""
     low, high = c.ratio.low, c.ratio.high
     interval = f" ({low - 1:+.1%} to {high - 1:+.1%})" if low and high else ""
     change = f"{abs(c.ratio.value - 1):.1%} {metric.words[c.ratio.value > 1]}{interval}"

@@ -23,7 +23,7 @@ POWER_SLACK = 0.01
 """A power limit within this share of the card's default counts as the default, because drivers round."""
 
 IGNORED_PREFIXES = ("NCCL ", "mostly ", "GPUDirect RDMA ", "each process on the CPUs")
-"""Prefixes of the parts of `interconnect` that are ignored when links are compared."""
+"""Prefixes of the parts of `interconnect` that are ignored when links are compared. `mostly ` is in older rows."""
 
 CPU = "CPU "
 """Prefix that is added to a CPU's name if the name lacks this word."""
