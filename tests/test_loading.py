@@ -430,7 +430,7 @@ def test_every_row_knows_its_file(tmp_path):
     for n, path in enumerate(paths):
         records.append(path, [row(trial=n)] * (n % 3))
     paths[4].write_bytes(paths[4].read_bytes() + b"torn")
-    loaded = load([*paths, tmp_path / "none.csv", paths[1]])
+    loaded = load([*paths, tmp_path / "none.csv", tmp_path / "\0", paths[1]])
     assert [loaded.file_of(place).name for place in loaded.frame.index] == [
         f"{trial:.0f}.csv" for trial in loaded.frame["trial"]
     ]

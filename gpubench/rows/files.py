@@ -85,8 +85,8 @@ def opened(path: Path, problems: list[str]) -> File | None:
             problems.append(f"{path}: not a file")
             return None
         content = path.read_bytes()
-    except OSError as error:
-        problems.append(f"{path}: cannot be read ({error.strerror})")
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        problems.append(f"{path}: cannot be read ({getattr(error, 'strerror', error)})")
         return None
     try:
         inside = table_in(content)
