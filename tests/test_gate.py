@@ -162,7 +162,7 @@ def test_the_order_of_what_is_said_and_which_of_it_decides():
     assert gated(good, failed=1) == (4, ["1 trial(s) failed"])
     assert gated(good, failed=1, missed=2) == (4, ["1 trial(s) failed", "2 trial(s) missed the goal"])
     assert gated(good, missed=2) == (4, ["2 trial(s) missed the goal"])
-    assert gated(good, problems=["x"]) == (4, ["not all rows could be read: x"])
+    assert gated(good, problems=["x"]) == (4, ["a file has a problem: x"])
     assert gated(good, open_)[0] == 3
     assert gated(good, more=[alone]) == (3, ["resnet p fp32: fp32 has no counterpart"])
     assert gated(good, good) == (0, ["no case is 5% slower than fp32: all 2 intervals end below"])
