@@ -26,7 +26,7 @@ class Ladder:
     """The rungs of a suite on one specimen in one precision, lowest first."""
 
     rungs: list[Group]
-    """One group per rung, also of trials that missed the goal; `accuracy` and `success_rate` are means over trials."""
+    """One group per rung, with the trials that missed the goal. `accuracy` and `success_rate` are means over trials."""
     cases: frozenset[int]
 
     @property
@@ -36,7 +36,7 @@ class Ladder:
 
     @property
     def settings(self) -> str:
-        """Return the parameters that are neither off nor 0."""
+        """Return the parameters of the lowest rung that are neither off nor 0."""
         params = params_of(self.rungs[0].params)
         return params_text({name: text for name, text in params.items() if text not in {"", "0", "0.0", "false"}})
 
@@ -75,7 +75,7 @@ def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> li
 def _rung(groups: Sequence[Group], trials: pd.DataFrame) -> Group:
     """Return the group with most trials. Its row has the mean accuracy and the mean success rate of the trials.
 
-    `left_out` in its row is the number of trials of the other groups, `in_shares` whether a trial had several runs.
+    In its row, `left_out` counts trials of the other groups; `in_shares`: a trial's success rate is neither 0 nor 1.
     """
     rung = max(groups, key=lambda group: group.trials)
     left_out = sum(group.trials for group in groups) - rung.trials
@@ -108,7 +108,7 @@ def sections(compared: Compared) -> Iterator[Section]:
 
 
 def _result(ladder: Ladder, rungs: Sequence[Group]) -> Result:
-    """Return the speedup of all steps together: the last rung over the first, of those that reached their goal."""
+    """Return the result of all steps together: the last of `rungs` over the first. All `rungs` reached their goal."""
     first, last = rungs[0], rungs[-1]
     trials = min(rung.trials for rung in rungs)
     # A note on only one of the two rungs is a caveat.

@@ -24,7 +24,7 @@ DECIDED = frozenset(
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with its interval, at the confidence `level` of its column, in percent."""
+    """A figure with its interval. Its column has the confidence `level`, in percent."""
 
     value: float
     low: float | None = None
@@ -185,7 +185,7 @@ class Result:
     interval: tuple[float, float] | None = None
     """The 95% interval of the value."""
     verdict: str = ""
-    """`faster`, `slower`, `same` or `undecided`; if there is no verdict, the reason for that, such as `one run`."""
+    """A verdict, such as `faster` or `undecided`; if there is none, the reason for that, such as `one run`."""
     sure: tuple[int, str] | None = None
     """Number of models with a decided verdict, and that verdict, if the other models are undecided."""
     models: tuple[str, ...] = ("",)
@@ -205,8 +205,8 @@ class Result:
     """How its rows were made, and other differences between its sides."""
     caveats: tuple[str, ...] = ()
     """Why its figure may mislead: marked runs, models that differ widely, full runs with another figure."""
-    contradicted: bool = False
-    """Whether a sample of its recipe projects another figure: its last caveat, which `in_order` ignores."""
+    contradicted: int = 0
+    """Number of samples of its recipe that project another figure: its last caveats, which `in_order` ignores."""
     projected: bool = False
     """Whether its figures are projected from a sample."""
     parts: tuple[Part, ...] = ()

@@ -171,7 +171,7 @@ def rank_sentence(ranking: Ranking, card: str) -> str:
 
 
 def notes(ranking: Ranking) -> list[str]:
-    """Return the notes below the table: what its columns mean, and where its figures are from."""
+    """Return the notes below the table: what its columns and signs mean, and why speeds per dollar are missing."""
     lines = [
         "90% interval: contains 90% of workloads. src: sources that measured both cards.",
         f"-: not measured in {CLASSES[ranking.classes[0]]}; estimated from its data sheet.",
