@@ -28,7 +28,7 @@ CLEAR_LEAD = 1.25
 OVER = 1.05
 """Above this share of a measured peak, the peak is too low, for example measured on a busy device: measure it again."""
 IMPOSSIBLE = 1.5
-"""Above this share of a listed or measured peak, one of the figures is wrong, so there is no MFU or no bottleneck."""
+"""Above this share of a listed or measured peak, a figure is wrong: then the MFU or the bottleneck is unknown."""
 AGAIN = " (over 100%: the measured peak is too low; run `gpubench peak` again)"
 ODD_SHAPES = 0.5
 """If at least this share of FLOPs is in products with sizes not divisible by 8, that explains slow mixed precision."""

@@ -202,7 +202,7 @@ class Result:
     settings: tuple[str, ...] = ()
     """The facts in which it differs from results with the same subject, baseline, precision and card."""
     differences: tuple[str, ...] = ()
-    """How its rows were made, and other differences between its sides."""
+    """How its rows were made, such as `quick mode`, and how its sides differ, such as `batches differ`."""
     caveats: tuple[str, ...] = ()
     """Why its figure may mislead: marked runs, models that differ widely, full runs with another figure."""
     contradicted: int = 0
@@ -355,9 +355,9 @@ class Answer:
 def in_order(results: Sequence[Result]) -> list[Result]:
     """Return the results sorted: the user's own on cards first (the newest session first), then by kind (ASKED).
 
-    Bottlenecks come last, also those of own rows, because they compare nothing. Results of one kind: decided ones come
-    first, then those without caveats, with an interval, not published, with the highest value. The results of a pair
-    are kept together, at the place of the first.
+    Bottlenecks come last, also those of own rows, because they compare nothing. Results of one kind are sorted by these
+    keys: decided, without caveats, with an interval, not published, highest value. The results of a pair are kept
+    together, at the place of the first.
     """
 
     def doubt(result: Result) -> tuple[object, ...]:

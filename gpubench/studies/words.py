@@ -35,7 +35,7 @@ POSITIVE = {
     "faster": "fast", "sooner": "soon", "cheaper": "cheap", "thriftier": "thrifty", "smaller": "small",
     "larger": "large", "better": "accurate", "lower": "low",
 }  # fmt: skip
-"""Adjective for each verdict, for use in sentences."""
+"""Adjective for the better of a metric's two verdicts, for use in sentences."""
 
 
 def gain(value: float) -> str:

@@ -102,7 +102,7 @@ def pair_table(pairs: Sequence[Pair], card: str, other: str) -> Table:
 
 
 def _remarks(pair: Pair) -> Iterator[str]:
-    """Yield the caveats of a pair's figures, with the card."""
+    """Yield differing software versions, and the caveats of a pair's figures with their card."""
     versions = [group.software or "unknown" for group in (pair.one, pair.other)]
     if versions[0] != versions[1]:
         yield f"{versions[0]} and {versions[1]}"
