@@ -147,7 +147,7 @@ def test_one_card_begins_with_its_rank_or_is_estimated_and_labelled(cli):
     assert cli("cards", "L4").stdout.startswith("L4 has rank")
     text = cli("cards", "RTX", "5080", "4090").stdout
     assert lacking(text, "RTX 5080: no figure", "data sheets", "No source has both") == []
-    assert lacking(cli("cards", "L4", "--precision", "half").stdout, "no figure of it in half precision:") == []
+    assert lacking(cli("cards", "L4", "--precision", "half").stdout, "no figure of this card in half precision:") == []
     assert re.search(r" RTX 5080 .* -  ", cli("cards", "--all").stdout)
     _, text, _ = answer("RTX 3060", "B200")
     assert "RTX 3060: no figure in half precision" in text

@@ -10,7 +10,7 @@ from gpubench.analysis.matching import PLAIN
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.verdicts import Comparison, groups_in
 from gpubench.studies import words
-from gpubench.studies.cases import cases_table, evidence_table, known
+from gpubench.studies.cases import cases_table, evidence_table, known, rate_text
 from gpubench.studies.pairs import compares_more, is_change, pair_result
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Result, Section, Table, Value
 
@@ -96,11 +96,11 @@ def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
 def _evidence(change: Group, plain: Group) -> str:
     """Return the likely reason why a change is not faster, with figures; empty if epochs differ or it is unknown."""
     if change.processes != plain.processes:
-        rates = f"{words.rate(change.samples_per_second)} against {words.rate(plain.samples_per_second)} samples/s"
+        rates = f"{rate_text(change.samples_per_second)} against {rate_text(plain.samples_per_second)} samples/s"
         threads = f", threads={change.number('threads'):.0f} per process instead of {plain.number('threads'):.0f}"
         return f"{rates}: processes={change.processes:.0f}{threads if plain.device == 'cpu' else ''}"
     if change.precision != plain.precision:
-        resident = [words.rate(group.number("resident_samples_per_second")) for group in (change, plain)]
+        resident = [rate_text(group.number("resident_samples_per_second")) for group in (change, plain)]
         return f"{resident[0]} against {resident[1]} samples/s on a resident batch, in {change.precision}"
     if abs(change.epochs - plain.epochs) > 0:  # False if one is NaN
         return ""  # the table has the epochs

@@ -11,6 +11,7 @@ from gpubench.errors import UserError, did_you_mean
 from gpubench.rows.params import params_of
 from gpubench.rows.read import Loaded
 from gpubench.studies import ablation, batch, buyer, ladder, pairs, published, roofline, scaling, words
+from gpubench.studies.cases import rate_text
 from gpubench.studies.section import Answer, Bars, Result, Section, Table, Value, in_order
 
 STUDIES: dict[str, Callable[[Compared], Iterator[Section]]] = {
@@ -84,7 +85,7 @@ def _first_rate(compared: Compared) -> str:
         return ""
     suite, model, card, precision, identity = rated.iloc[0][["suite", "model", "card", "precision", "identity"]]
     rates = rated.loc[rated["identity"] == identity, "samples_per_second"]
-    claim = f"{short(card)} trains {model} at {words.rate(rates.median())} {words.sample_of(suite)}/s in {precision}"
+    claim = f"{short(card)} trains {model} at {rate_text(rates.median())} {words.sample_of(suite)}/s in {precision}"
     return f"{claim} ({suite}, {words.runs((len(rates), 0))}). "
 
 

@@ -85,6 +85,11 @@ def batch_text(group: Group) -> str:
     return f"{size}({group.batch_policy}{', capped' if group.row['batch_capped'] else ''})"
 
 
+def rate_text(value: float) -> str:
+    """Return a rate with three digits or more; `unknown` for 0 and NaN."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value > 0 else "unknown"
+
+
 def evidence_table(groups: Sequence[Group], metric: Metric) -> Table:
     """Return the table of the values behind each median (`basis`: measured or projected), with machine and software."""
     facts = ("suite_version", "session", "device_hash", "torch", "cuda", "cudnn", "driver", "cpu", "source")

@@ -48,11 +48,6 @@ def times(value: float) -> str:
     return f"{gain(value)} times"
 
 
-def rate(value: float) -> str:
-    """Return a rate as text, with three digits or more; `unknown` for 0 and NaN."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value > 0 else "unknown"
-
-
 def range_text(ends: tuple[float, float]) -> str:
     """Return two ratios as `1.08-4.34`."""
     return f"{gain(ends[0])}-{gain(ends[1])}"

@@ -151,8 +151,8 @@ def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
     sources = len({figure.source for _, figure in used})
     count = f"{len(used)} figure{'s' * (len(used) != 1)} of {sources} source{'s' * (sources != 1)}."
     if not used:
-        names = " or ".join(CLASSES[kind] for kind in classes)
-        count = f"Our data has no figure of it in {names}: estimated from peak TFLOP/s and memory bandwidth."
+        names = listed(CLASSES[kind] for kind in classes)
+        count = f"Our data has no figure of this card in {names}: estimated from peak TFLOP/s and memory bandwidth."
     tables = [_medians(used, classes), Table.of("figures", lines)] if lines else []
     return answer_with(f"{rank_sentence(ranking, card)} {count}", card, tables, left_out=left_out)
 
