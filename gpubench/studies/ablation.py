@@ -94,7 +94,7 @@ def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
 
 
 def _evidence(change: Group, plain: Group) -> str:
-    """Return the likely reason why a change is not faster, with figures; empty if epochs differ or it is unknown."""
+    """Return the likely reason why a change is not faster, with figures; empty if epochs differ or none is known."""
     if change.processes != plain.processes:
         rates = f"{rate_text(change.samples_per_second)} against {rate_text(plain.samples_per_second)} samples/s"
         threads = f", threads={change.number('threads'):.0f} per process instead of {plain.number('threads'):.0f}"

@@ -69,7 +69,7 @@ def sample_of(suite_name: str) -> str:
 
 
 def listed(names: Iterable[str], most: int = 0, what: str = "more") -> str:
-    """Return `a`, `a and b` or `a, b and c`; of more than `most` + 1 names the first: `a, b and 7 more`."""
+    """Return `a`, `a and b` or `a, b and c`; of more than `most` + 1 names only the first: `a, b and 7 more`."""
     texts = list(names)
     if most and len(texts) > most + 1:
         texts[most:] = [f"{len(texts) - most} {what}"]
