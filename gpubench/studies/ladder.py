@@ -108,7 +108,7 @@ def sections(compared: Compared) -> Iterator[Section]:
 
 
 def _result(ladder: Ladder, rungs: Sequence[Group]) -> Result:
-    """Return the result of all steps together: the last of `rungs` over the first. Rungs that always missed are left out."""
+    """Return the result of all steps: the last of `rungs` over the first. Rungs that always missed are left out."""
     first, last = rungs[0], rungs[-1]
     trials = min(rung.trials for rung in rungs)
     # A note on only one of the two rungs is a caveat.
