@@ -100,12 +100,11 @@ class _Tried:
 
 
 def largest_batch(probe: Probe, *, capacity_bytes: int | None, cap: int, rough: bool = False) -> SearchResult:
-    """Return the largest multiple of 8 that fits, at most `cap`; above 256 to within 1/32.
+    """Return the largest multiple of 8 that fits (else 4, 2, 1 or None), at most `cap`; above 256 to within 1/32.
 
-    If 8 does not fit, the result is 4, 2, 1 or None. Memory is about linear in the batch. A small probe and its memory
-    between steps predict the largest batch. A second probe improves the prediction, and bisection does the rest. Then
-    one or two larger batches are probed: a larger one can fit although a smaller one did not (another algorithm, or
-    fragmentation). With `rough` (quick runs on a card), the first prediction is the result.
+    Memory is about linear in the batch. A small probe and its memory between steps predict the largest batch. A second
+    probe improves the prediction, and bisection does the rest. Then one or two larger batches are probed: they can fit
+    although a smaller one did not (other algorithm). With `rough` (quick runs on a card) one probe predicts the result.
     """
     tried, top = _Tried(probe, capacity_bytes), _multiple(cap)
     if top < STEP or not tried(STEP).fits:

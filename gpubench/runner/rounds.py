@@ -127,11 +127,11 @@ class Rounds:
         self._progress.end = None if self._options.until else self._forecast.end
 
     def unfinished(self) -> list[Trial]:
-        """Return the trials that are not finished, with the batches that were found, for a later run.
+        """Return the unfinished trials of cases that can run, with the batches that were found, for a later run.
 
         Leaves out trials that a resumed run may drop at the next of LOOKS: their rows would stay unfinished.
         """
-        trials = self._with_batches(self._waiting)
+        trials = [trial for trial in self._with_batches(self._waiting) if not trial.case.refusal]
         look = next((look for look in LOOKS if trials and look > trials[0].index), None)
         if not self._options.stops_early or look is None:
             return trials

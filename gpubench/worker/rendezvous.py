@@ -73,6 +73,7 @@ class Meeting:
             trouble = self._missing() or self._difference()
             self.run = secrets.token_hex(16)
             self._store.set("verdict", json.dumps({"trouble": trouble, "run": self.run}))
+            time.sleep(BEAT_SECONDS * bool(trouble))  # the store ends with this process: first let the others read it
         else:
             threading.Thread(target=self._beat, daemon=True).start()
             self._store.wait(["verdict"], timedelta(seconds=self._limit + WAIT_SECONDS))
