@@ -694,7 +694,7 @@ def print_gate(count: int) -> None:
             for kind in (False, True):
                 alarms = [percent(gate(few, Noise(sd, kind), size, trials), 2) for size in sizes]
                 lines.append(["one session" + ", rough" * kind, percent(sd), trials, *alarms])
-    for days in (0.02, 0.04):
+    for days in (0.02, 0.04, 0.06):
         alarms = [percent(gate(few, Noise(0.01), size, 6, days=days), 2) for size in sizes]
         lines.append([f"two sessions, {percent(days, 0)} apart", "1.0%", 6, *alarms])
     table(["sides", "sd", "n", *(f"{size} ratios" for size in sizes)], lines)

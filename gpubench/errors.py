@@ -19,7 +19,7 @@ class Unsupported(Exception):
 
 
 def did_you_mean(wrong: str, choices: Iterable[str]) -> str:
-    """Return the choice most like `wrong` as the end of a sentence; empty if all are unlike it."""
+    """Return `; did you mean NAME?` with the choice most like `wrong`; empty if no choice is similar."""
     names = {name.lower(): name for name in choices}
     nearest = difflib.get_close_matches(wrong.lower(), names, n=1)
     return f"; did you mean {names[nearest[0]]}?" if nearest else ""

@@ -10,7 +10,7 @@ CONFIDENCE = 0.95
 OPTIONAL_STOPPING = 1.5
 """Divisor of the error rate if rounds were added until the intervals were narrow.
 
-This rule stops more often at samples that scatter less than the population (Chow and Robbins 1965; for rank tests
+Such a run stops more often at samples that scatter less than the population (Chow and Robbins 1965; for rank tests
 Geertsema 1970). In simulation the error rate grows by up to a third (benchmarks/simulation.py, "until").
 """
 

@@ -112,7 +112,7 @@ def test_a_card_is_found_by_its_address_and_one_that_refuses_or_is_integrated_ha
     assert find(Smi(MI300X, "0000:c1:00.0", "0000:c1:00.1"), BUS) is None
     assert find(Smi(MI300X), "0000:c2:00") is None
     assert find(Smi(MI300X), "") is None
-    card = find(Smi({}), BUS)
+    card = find(Smi({"amdsmi_get_gpu_perf_level": "AMDSMI_DEV_PERF_LEVEL_UNKNOWN"}), BUS)
     assert card.read() == Reading()
     assert card.state() == CardState()
     assert card.processes() is None

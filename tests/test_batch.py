@@ -77,6 +77,7 @@ def test_few_probes_are_enough():
     result = largest_batch(card, capacity_bytes=card.limit, cap=MOST, rough=True)
     assert card.asked == [8]
     assert 0.8 * card.true < result.batch < card.true
+    assert search(Card(140 * 10**9, 10**9, 9 * 10**7, resting=10**9), cap=1200, known=True) == (1200, True, [8])
     # Of AlexNet with LARS: at small batches what the optimizer takes for a moment is more than the images take.
     limit, asked = 11 * 10**9, []
 

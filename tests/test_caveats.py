@@ -41,11 +41,13 @@ def test_shared_runs_and_wide_ranges_are_in_the_sentence_on_the_chart_and_on_the
 
 def test_a_full_run_and_a_sample_that_contradict_each_other_both_say_so(tmp_path):
     sample = {"mode": "sampled", "measured": "projected", "session": "s2"}
+    quick = sample | {"mode": "quick", "session": "s3"}
     full = rows([100.0]), rows([90.0], **MIXED)
-    answer = answered(tmp_path, *full, rows([100.0], **sample), rows([70.0], **MIXED, **sample))
-    sampled, whole = (" ".join(result.caveats) for result in answer.results)  # the newest session first
+    samples = [each for mode in (quick, sample) for each in (rows([100.0], **mode), rows([70.0], **MIXED, **mode))]
+    answer = answered(tmp_path, *full, *samples)
+    sampled, _, whole = (" ".join(result.caveats) for result in answer.results)  # the newest session first
     assert lacking(whole, "1.43") == lacking(sampled, "1.11") == []
-    assert [result.contradicted for result in answer.results] == [False, True]
+    assert [result.contradicted for result in answer.results] == [0, 0, 2]
     agreeing = answered(tmp_path, *full, rows([100.0], **sample), rows([88.0], **MIXED, **sample))
     assert [result.caveats for result in agreeing.results] == [(), ()]
     faster = rows([100.0]), rows([70.0], **MIXED)

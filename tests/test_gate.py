@@ -2,6 +2,7 @@
 
 from unittest import mock
 
+import pandas as pd
 import pytest
 from facts import lacking
 from rows import group, row, rows
@@ -12,6 +13,7 @@ from gpubench.analysis.gate import gate
 from gpubench.analysis.stats import Ratio
 from gpubench.analysis.verdicts import Comparison
 from gpubench.rows import write as records
+from gpubench.rows.read import Loaded
 
 EVEN = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]
 BASE = rows(EVEN)
@@ -83,11 +85,11 @@ def by_low(comparison, limit):
     return 0.0 if (comparison.ratio.low or 0) > limit else 1.0
 
 
-def gated(*comparisons, more=(), limit=0.05, p_above=by_low, **changes):
+def gated(*comparisons, more=(), limit=0.05, p_above=by_low, problems=(), **changes):
     """What is said of these comparisons, and of the groups `more`."""
-    groups = [each for c in comparisons for each in (c.subject, c.other)]
-    workload = Workload([*groups, *more], list(comparisons))
-    result = Compared([workload], [], **({"problems": [], "baseline": ("precision", "fp32")} | changes))
+    workload = Workload([*(each for c in comparisons for each in (c.subject, c.other)), *more], list(comparisons))
+    named = {"baseline": ("precision", "fp32")}
+    result = Compared([workload], [], Loaded(pd.DataFrame(), list(problems)), **named | changes)
     with mock.patch.object(verdicts, "p_above", p_above):
         return gate(result, limit)
 
@@ -160,7 +162,7 @@ def test_the_order_of_what_is_said_and_which_of_it_decides():
     assert gated(good, failed=1) == (4, ["1 trial(s) failed"])
     assert gated(good, failed=1, missed=2) == (4, ["1 trial(s) failed", "2 trial(s) missed the goal"])
     assert gated(good, missed=2) == (4, ["2 trial(s) missed the goal"])
-    assert gated(good, problems=["x"]) == (4, ["not all rows could be read: x"])
+    assert gated(good, problems=["x"]) == (4, ["a file has a problem: x"])
     assert gated(good, open_)[0] == 3
     assert gated(good, more=[alone]) == (3, ["resnet p fp32: fp32 has no counterpart"])
     assert gated(good, good) == (0, ["no case is 5% slower than fp32: all 2 intervals end below"])

@@ -1,9 +1,11 @@
 """The suite gpt: its sizes, its learning rate, its batches, and that it learns."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
+from brief import brief
 from facts import lacking
 from gpubench.suites import gpt
 from gpubench.suites.gpt import training
@@ -15,17 +17,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from gpubench.rows import write as records
 from gpubench.suite import files
 from gpubench.training import sequences
+from gpubench.training.clock.clock import Clock
+from gpubench.training.clock.timer import Peers
 
-SMALL = {
-    "context": 32,
-    "layers": 1,
-    "heads": 2,
-    "width": 32,
-    "tokens": 512,
-    "valid_tokens": 128,
-    "epochs": 4,
-    "lr": 0.003,
-}
+SMALL = {"context": 32, "layers": 1, "heads": 2, "width": 32, "tokens": 512, "valid_tokens": 128, "epochs": 4}
 
 
 def trial(**changes):
@@ -72,6 +67,16 @@ def test_targets_are_the_tokens_that_follow_and_processes_get_others():
     assert torch.equal(torch.cat([tokens for tokens, _ in in_order]).flatten(), torch.arange(128))
 
 
+def test_a_sample_of_validation_counts_the_tokens_of_all_processes(monkeypatch):
+    suite, settings = files.find("gpt"), {name: str(value) for name, value in SMALL.items()}
+    alone = small_trial(suite, "gpt2-6m", "fp32", settings, batch=1, mode="quick")
+    monkeypatch.setattr(sequences, "distributed", lambda model, trial: model)
+    monkeypatch.setattr(sequences, "weighted_mean", lambda values, *_: values)
+    clock = Clock(brief("quick"), peers=Peers(lambda numbers: [numbers, numbers], ("rank 0", "rank 1")))
+    run_trial(suite, replace(alone, case=replace(alone.case, processes=2)), clock)
+    assert [(phase.cut, phase.total_samples) for phase in clock._run.phases[1::2]] == [(True, 2 * 128)]
+
+
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch.optim.Muon came with torch 2.9")
 def test_muon_takes_the_matrices_of_the_layers_only():
     network = training.Gpt(2, 2, 32, 256, 32)
@@ -79,8 +84,7 @@ def test_muon_takes_the_matrices_of_the_layers_only():
     taken = {id(weight) for group in muon.param_groups for weight in group["params"]}
     rest = {id(weight) for group in adamw.param_groups for weight in group["params"]}
     assert taken == {id(weight) for weight in network.layers.parameters() if weight.ndim == 2}
-    assert taken | rest == {id(weight) for weight in network.parameters()}
-    assert not taken & rest
+    assert rest == {id(weight) for weight in network.parameters()} - taken
 
 
 def run(cli, folder, names, code=0, **settings):
@@ -89,7 +93,7 @@ def run(cli, folder, names, code=0, **settings):
     for split in ("train", "valid", "test"):
         (data / f"{split}.txt").write_text("one two three four five\n" * 50)
     options = ("--models", "gpt2-6m", "--precision", names, "--full", "--batch", 2, "--data", folder)
-    return rows_of_run(cli, folder, "gpt", *options, code=code, **SMALL | settings)
+    return rows_of_run(cli, folder, "gpt", *options, code=code, lr=0.003, **SMALL | settings)
 
 
 @pytest.mark.parametrize("names", ["both", "float8,int8-mixed"])

@@ -112,6 +112,10 @@ def test_a_row_names_no_user_and_no_home(monkeypatch):
     monkeypatch.setattr(Path, "home", lambda: Path("/home/marie"))
     assert without_names("/home/marie/data of marie") == "~/data of USER"
     monkeypatch.setattr(getpass, "getuser", Mock(side_effect=KeyError("getpwuid(): uid not found: 12345")))
+    salt = Path(environment.platformdirs.user_data_dir("gpubench")) / "salt"
+    write(salt, "")
+    assert len(environment.salted_hash("GPU-1")) == 12
+    assert len(salt.read_text()) == 32
     monkeypatch.setattr(Path, "home", lambda: Path("/"))
     assert without_names("OSError: /data/a.bin is not there") == "OSError: /data/a.bin is not there"
 

@@ -47,9 +47,7 @@ def test_a_run_below_the_goal_is_goal_missed_and_its_accuracy_kept(cli, tmp_path
     result = compare([tmp_path / "a.csv"])
     (ladder,) = ladders.ladders_of(result.frame, result.labels)
     assert [each.model for each in ladder.rungs] == ["first", "second"]
-    for each in ladder.rungs:
-        assert each.trials == 4
-        assert each.number("success_rate") == 0.5
+    assert [(each.trials, each.number("success_rate")) for each in ladder.rungs] == [(4, 0.5)] * 2
     (found,) = ladders.sections(result)
     at = [column.name for column in found.tables[0].columns].index("seconds to a success")
     expected = [2 * rung.median for rung in ladder.rungs]
@@ -132,12 +130,13 @@ def test_the_chart_has_a_bar_per_rung_the_limit_and_what_missed_the_goal(tmp_pat
     line = lines(tmp_path, *given)[0]
     assert (line["limit"], line["share of limit"], line["peak"]) == ("38.6", "13%", "listed")
     assert lacking(ladder.results[0].said, "m1", "m3", "3.00", "fp16", "Tesla V100-SXM2-16GB") == []
-    given = [*rung(1, [30.0], success_rate=0.0, status="goal_missed", params="epochs=1 compile=false workers=0"),
-             *rung(2, [20.0], success_rate=1.0, params="epochs=1 compile=false workers=0")]  # fmt: skip
+    same = {"params": "epochs=1 compile=false workers=0"}
+    given = [*rung(1, [30.0], success_rate=0.0, status="goal_missed", **same), *rung(2, [20.0], **same)]
     (chart,) = section(answered(tmp_path, given), "ladder").charts
     assert [group.bars[0].note for group in chart.groups] == ["0 of 1 at goal", ""]
-    assert "epochs=1" in chart.foot
-    assert "compile" not in chart.foot
+    assert ("epochs=1" in chart.foot, "compile" in chart.foot) == (True, False)
+    (chart,) = section(answered(tmp_path, [*given, *rung(3, [10.0], **same)]), "ladder").results[0].charts
+    assert "The steps from m2 to m3" in chart.title
 
 
 def test_a_ladder_is_of_seconds_and_has_a_chart_of_two_rungs_or_more(tmp_path):

@@ -141,6 +141,7 @@ UPGRADE = "this one reads 1); upgrade gpubench to read them"
         ("1,a,b,fp32,ok,-inf,true,end", ", line 3: seconds is -inf, not a number; left out"),
         ("1,a,b,fp32,ok,nan,true,end", ", line 3: seconds is nan, not a number; left out"),
         ("1,a,b,fp32,ok,two,true,end", ", line 3: seconds is two, not a number; left out"),
+        ("inf,a,b,fp32,ok,2.5,true,end", ", line 3: schema is inf, not a number; left out"),
         ("x,a,b,fp32,ok,2.5,true,end", ", line 3: schema is x, not a number; left out"),
         ('1,"a,b,fp32,ok,2.5,true,end', NOT_WHOLE),
         ("2,a,b,fp32,ok,2.5,true,end", f": 1 row(s) by a newer gpubench (schema 2, {UPGRADE}"),
@@ -429,7 +430,7 @@ def test_every_row_knows_its_file(tmp_path):
     for n, path in enumerate(paths):
         records.append(path, [row(trial=n)] * (n % 3))
     paths[4].write_bytes(paths[4].read_bytes() + b"torn")
-    loaded = load([*paths, tmp_path / "none.csv", paths[1]])
+    loaded = load([*paths, tmp_path / "none.csv", tmp_path / "\0", paths[1]])
     assert [loaded.file_of(place).name for place in loaded.frame.index] == [
         f"{trial:.0f}.csv" for trial in loaded.frame["trial"]
     ]

@@ -348,7 +348,7 @@ def test_functions_and_settings_of_a_suite_that_are_wrong(tmp_path):
             assert "KeyError" in case.refusal
     demo = loaded(tmp_path)
     other = LoadedSuite("other", demo.path, replace(demo.suite, models=("tiny",)))
-    with pytest.raises(UserError, match="epochs is a number"):
+    with pytest.raises(UserError, match="epochs is a whole number"):
         plan([demo, other], Options(models=("tiny",), settings={"epochs": "x"}), [GPU])
 
 

@@ -6,6 +6,7 @@ import re
 import time
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import typer
@@ -63,14 +64,14 @@ def test_data_is_exact_but_for_a_terminal_and_rows_that_nothing_takes_are_printe
     say("b\na.csv: not yet", "  why")
     assert capsys.readouterr().out == "b\ufffda.csv: not yet\n  why\n"
 
-    @exits
-    def full():
-        raise Rescued("a.csv is full", data="a,b\n1,2\n")
-
-    with pytest.raises(typer.Exit) as end:
-        full()
-    assert end.value.exit_code == 4
-    assert capsys.readouterr().err == "gpubench: a.csv is full\na,b\n1,2\n\n"
+    full, closed = Rescued("a.csv is full", data="a,b\n1,2\n"), PermissionError(13, "Denied", "/x")
+    for error, code, text in (
+        (full, 4, "a.csv is full\na,b\n1,2\n"),
+        (closed, 2, "PermissionError: [Errno 13] Denied: '/x'"),
+    ):
+        with pytest.raises(typer.Exit) as end:
+            exits(Mock(side_effect=error, __name__="command"))()
+        assert (end.value.exit_code, capsys.readouterr().err) == (code, f"gpubench: {text}\n")
 
 
 def test_the_console_and_a_progress_bar_show_brackets_as_they_are_and_whole_at_80_columns(monkeypatch):
@@ -142,10 +143,7 @@ def lines_of(hostile):
             [hostile, "--by", "card", "--baseline", "x", "--fail-on-slower", "5%"],
         ],
         "report": [[hostile, "-o", hostile.with_suffix(".html")], [picture]],
-        "export": [
-            [hostile, "--out", hostile.with_name("d\x1b")],
-            [picture, "--out", hostile.with_name("d\x1b")],
-        ],
+        "export": [[hostile, "--out", hostile.with_name("d\x1b")], [picture, "--out", hostile.with_name("d\x1b")]],
         "submit": [[hostile], [picture]],
         "doctor": [[hostile, "--against", picture]],
         "list": [[suite], [broken], [picture]],
@@ -188,11 +186,7 @@ def test_a_file_whose_name_is_no_text_is_named(tmp_path, monkeypatch):
     content = ",".join(COLUMNS) + "\n" + ",".join(to_cells(row())) + "\ntorn\n"
     path = Path("a\udcff.csv")
     path.write_text(content)
-    for command in (
-        ["compare", path],
-        ["submit", path],
-        ["export", path, "--out", path / "x"],
-    ):
+    for command in (["compare", path], ["submit", path], ["export", path, "--out", path / "x"]):
         assert "a\ufffd.csv" in on_a_terminal(*command)
 
 

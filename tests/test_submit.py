@@ -123,11 +123,9 @@ def test_a_contradiction_is_named_with_line_and_column(tmp_path, name):
 
 def test_what_all_rows_say_is_named_once_and_each_case_needs_its_trials(tmp_path):
     said = submitted(tmp_path, every(usual_file(), data_stall=0.5))
-    own = [line for line in said if "data_stall" in line]
-    assert [line.partition(":")[0] for line in own] == [f"line {n}, data_stall is 0.5" for n in (2, 3, 4)] + [
-        "data_stall"
-    ]
-    assert "3 more lines" in own[-1]
+    heads = [line.partition(":")[0] for line in said if "data_stall" in line]
+    assert heads == [*(f"line {n}, data_stall is 0.5" for n in (2, 3, 4)), "data_stall"]
+    assert any("3 more lines" in line for line in said)
     for number in (1, 2, 4):
         rows = [replace(row, processes=processes) for row in usual_file()[:2] for processes in range(1, number + 1)]
         (said,) = (line for line in submitted(tmp_path, rows) if "has 2 of 3 trials" in line)
@@ -218,8 +216,10 @@ def test_a_failed_trial_and_a_missed_goal_are_examined_and_not_missing(tmp_path)
     first, second = usual_file(1), [replace(row, model="other") for row in usual_file(2)]
     missed = changed(first, 5, status="goal_missed", success_rate=0.0)
     assert submitted(tmp_path, [*missed, *second]) == []
-    said = submitted(tmp_path, [*missed[:5], *second])
-    assert any("trial is" in line and "trial(s) 5" in line for line in said)
+    for step, complete in ((0.01, True), (0.0199, False)):  # a run leaves out a model whose ratios are decided
+        bf16 = usual_file(3, trials=3, precision="bf16", step=step)
+        said = submitted(tmp_path, [*first[:3], *bf16, *second])
+        assert sum("trial(s) 3, 4, 5 of small" in line for line in said) == (0 if complete else 2)
     rows = usual_file(trials=7)
     failed = replace(rows[3], status="timed_out", batch_size=None, seconds=None, laps="")
     assert submitted(tmp_path, [*rows[:3], failed, *rows[4:]]) == []
@@ -260,13 +260,12 @@ def test_rows_of_a_suite_that_was_never_released_or_has_no_torch_are_named(tmp_p
 def test_a_quality_below_the_goal_is_not_ok(tmp_path):
     suite = files.find("cifar10")
     cells = {"suite": "cifar10", "suite_version": suite.suite.version, "suite_digest": suite.digest}
-    rows = [
-        replace(row, **cells, model="speedrun", data="cifar10", accuracy=0.95, success_rate=1.0)
-        for row in usual_file(mode="full")
-    ]
+    cells |= {"model": "speedrun", "data": "cifar10", "accuracy": 0.95, "success_rate": 1.0}
+    rows = every(usual_file(mode="full"), **cells)
     assert submitted(tmp_path, rows) == []
-    for changes in ({"accuracy": 0.93, "success_rate": None}, {"status": "goal_missed", "success_rate": None}):
-        said = submitted(tmp_path, changed(rows, **changes))
+    odd = {"suite": "imagenet", "suite_digest": files.find("imagenet").digest, "params": "goal=x", "top5": 0.95}
+    for changes in ({"accuracy": 0.93}, {"status": "goal_missed"}, odd):
+        said = submitted(tmp_path, changed(rows, success_rate=None, **changes))
         assert any(line.startswith("line 4, status is") for line in said), said
 
 

@@ -116,8 +116,8 @@ def test_what_cannot_be_found_read_or_left_is_a_line(tmp_path):
     [
         ({"speed": "1"}, "no such parameter; it has .*size"),
         ({"kind": "c"}, "one of a, b"),
-        ({"size": "big"}, "a number"),
-        ({"size": "-1"}, "a number, 0 or more"),
+        ({"size": "big"}, "a whole number"),
+        ({"size": "-1"}, "a whole number, 0 or more"),
         ({"on": "maybe"}, "true or false"),
     ],
 )
@@ -145,7 +145,7 @@ def test_a_users_suite_shadows_no_module_and_two_of_one_name_are_refused(tmp_pat
     ("param", "texts", "words"),
     [
         (Param(1.0, "a float"), ("nan",), "a number"),
-        (Param(1, "an int"), ("nan", "inf", "1e999"), "a number"),
+        (Param(1, "an int"), ("nan", "inf", "1e999"), "a whole number"),
         (Param(30.0, "epochs", least=1), ("inf", "nan", "0", "-1"), "1 or more"),
     ],
 )

@@ -169,6 +169,8 @@ def test_a_process_that_has_opened_a_device_is_not_forked(tmp_path, monkeypatch)
         assert template._not_to_fork() != "it has opened a device"
         monkeypatch.setattr(template, "DEVICE_FILES", (str(tmp_path / "nvidia"),))
         assert template._not_to_fork() == "it has opened a device"
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
+    assert template._not_to_fork() == "it has opened a device"
 
 
 def test_forks_have_random_numbers_of_their_own(tmp_path, templates):

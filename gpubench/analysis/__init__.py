@@ -5,9 +5,9 @@ Words of this folder:
 - specimen: one physical card of a model; a CPU counts as one, too.
 - group: the trials of one case on one specimen in one session.
 - hole: a case that ran without a usable trial.
-- axis: the column that is compared, such as `card` or `precision`. The key is what must agree besides.
+- axis: the column that is compared, such as `card` or `precision`. The other columns that must agree are the key.
 - workload: the groups of one suite, recipe, data, source and number of processes: what one table shows.
 - stack: software and settings; a difference in one of them can change a time by 20%.
 
-Imports `rows`, and the terms of `suite`. `studies`, `show` and `cli` call it.
+Imports `rows`, and precisions and statuses of `suite`. `studies`, `show`, `cli` and the library call it.
 """

@@ -1,6 +1,6 @@
 """Compares the rows of files: groups them, pairs the groups, judges the pairs, and lists what is left out.
 
-`compare_rows` has all steps in one function. The commands, the library, `studies.answer` and the site call it.
+`compare_rows` has all steps in one function. The commands, the library and `studies` call it.
 """
 
 from collections import Counter, defaultdict
@@ -69,7 +69,8 @@ class Compared:
     workloads: list[Workload]
     left_out: list[str]
     """Rows that are not compared, with the reason."""
-    problems: list[str]
+    loaded: Loaded
+    """The rows before any was left out. Its `problems` wait until the digests of all rows are checked."""
     failed: int = 0
     """Number of rows without a value, apart from unsupported cases and missed goals."""
     missed: int = 0
@@ -147,7 +148,7 @@ def _with_rates(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare_rows(loaded: Loaded, question: Question) -> Compared:
-    """Return the results of comparing the rows that a question selects. Raises UserError, also if there are none."""
+    """Return the results for the rows that a question selects. Raises UserError, also if `where` selects none."""
     metric = metric_named(question.metric)
     axes = _axes(question.by, loaded.frame["params"])
     follows = {column for axis in axes for column in matching.FOLLOWS.get(axis, ())} if question.by else set()
@@ -181,15 +182,15 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
     missed, failed = lost["goal_missed"], lost.total() - lost["goal_missed"] - lost["unsupported"]
     judged_workloads = _judged(workloads, metric)
     left_out = list(dict.fromkeys(left_out))
-    return Compared(judged_workloads, left_out, loaded.problems, failed, missed, baseline, metric, axes, trials, labels)
+    return Compared(judged_workloads, left_out, loaded, failed, missed, baseline, metric, axes, trials, labels)
 
 
 def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], object] = lambda place: "") -> pd.DataFrame:
     """Return one row per trial, also if a run was resumed or a file was given twice. The order of rows does not matter.
 
-    The row of a finished training replaces the trial's failed and interrupted ones. If rows of finished trainings of
-    one trial differ, all stay, with the status conflict; their reason names their files. `file_of` returns the file of
-    a row by its index in the frame.
+    The row of a finished training replaces the trial's unfinished rows, such as failed ones. If rows of finished
+    trainings of one trial differ, all stay, with the status conflict; their reason names their files. `file_of` returns
+    the file of a row by its index in the frame.
     """
     trials = frame[["trial"]].assign(case=numbered(frame, TRIAL))
     repeated = trials.duplicated(keep=False) & frame["trial"].notna() & ~frame["session"].isin([""])
@@ -198,7 +199,7 @@ def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], obje
     rows, trial = frame[repeated], trials[repeated].groupby(["case", "trial"]).ngroup()
     trained = rows[rows["status"].isin(TRAINED)]
     unfinished = rows.drop(index=trained.index)
-    # A trial that ended is kept before one that was interrupted.
+    # Interrupted rows come first, because the last row of a trial is kept.
     unfinished["ended"] = unfinished["status"] != "interrupted"
     unfinished = unfinished.sort_values(["ended", "status", "reason"])
     tried = trial[unfinished.index]
@@ -217,7 +218,7 @@ def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], obje
 
 
 def _with_conflicts(frame: pd.DataFrame, trial: "pd.Series[int]", file_of: Callable[[int], object]) -> pd.DataFrame:
-    """Return the rows; those that share a number in `trial`, copies included, get the status conflict and a reason."""
+    """Return the rows; those that share a number in `trial` become conflicts. The reason names files of copies, too."""
     kept = trial[trial.index.isin(frame.index)]
     conflicting = kept[kept.duplicated(keep=False)]
     if conflicting.empty:

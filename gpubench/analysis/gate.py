@@ -20,10 +20,10 @@ def gate(compared: Compared, limit: float) -> tuple[int, list[str]]:
 
     The first of these that applies:
 
-    1: an interval is entirely above 1 + limit. A test confirms it, with Holm's correction over all judged ratios and
-       with the spread between specimens or sessions that decides verdicts.
-    4: trials failed or missed the goal, or rows could not be read.
-    3: an interval reaches above 1 + limit, a ratio may not be judged, a case of the baseline has no counterpart, or
+    1: an interval is entirely above 1 + limit, and a test confirms this. The test uses Holm's correction over all
+       judged ratios, and the spread between specimens or sessions that decides verdicts.
+    4: trials failed or missed the goal, or a file has a problem.
+    3: an interval reaches above 1 + limit, a ratio cannot be judged, a case of the baseline has no counterpart, or
        nothing is compared.
     0: every interval is below 1 + limit.
     """
@@ -50,12 +50,12 @@ def gate(compared: Compared, limit: float) -> tuple[int, list[str]]:
     lines += [f"{group.suite} {group.model} {group.precision}: {base} has no counterpart" for group in alone]
     lines += [f"{compared.failed} trial(s) failed"] if compared.failed else []
     lines += [f"{compared.missed} trial(s) missed the goal"] if compared.missed else []
-    lines += [f"not all rows could be read: {problem}" for problem in compared.problems]
+    lines += [f"a file has a problem: {problem}" for problem in compared.loaded.problems]
     if not comparisons:
         lines.append(f"nothing is compared with {base}")
     if slower:
         return SLOWER, lines
-    if compared.failed or compared.missed or compared.problems:
+    if compared.failed or compared.missed or compared.loaded.problems:
         return SOME_FAILED, lines
     if undecided or alone or not comparisons:
         return UNDECIDED, lines

@@ -23,13 +23,13 @@ POWER_SLACK = 0.01
 """A power limit within this share of the card's default counts as the default, because drivers round."""
 
 IGNORED_PREFIXES = ("NCCL ", "mostly ", "GPUDirect RDMA ", "each process on the CPUs")
-"""Prefixes of the parts of `interconnect` that are ignored when links are compared."""
+"""Prefixes of the parts of `interconnect` that are ignored when links are compared. `mostly ` is in older rows."""
 
 CPU = "CPU "
-"""Prefix that is added to the names of CPUs without it."""
+"""Prefix that is added to a CPU's name if the name lacks this word."""
 
 MARKS = ("shared", "throttled", "clock_fell", "unsteady", "resumed")
-"""Flags of a trial. Each becomes a caveat of the results that use the trial."""
+"""Words of the column `marks` that results show as caveats."""
 
 CONFLICT = "conflict"
 """Status of rows of one trial that contradict each other; only in memory, never in files."""
@@ -79,7 +79,7 @@ class Group:
     lost: Mapping[str, int] = field(default_factory=dict)
     """Number of trials of its case without a time, by status; for conflicts, the number of rows."""
     parts: "tuple[Group, ...]" = ()
-    """The combined groups, if it covers several specimens or sessions. `values` then has a value for each of those."""
+    """The groups that were combined into this one. `values` then has one value per specimen or session."""
     numbers: tuple[float, ...] = ()
     """The round of each trial in its session."""
     starts: tuple[str, ...] = ()
@@ -153,10 +153,10 @@ def without_time(frame: pd.DataFrame) -> "pd.Series[bool]":
 
 
 def completed(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with the columns that the key and the stack need, and without those of UNREAD.
+    """Return rows with the columns that the key and the stack need, and without the columns UNREAD.
 
-    The parameters `cudnn_benchmark` and `threads` become columns. `threads_asked` is the number that the user
-    chose, else empty. Rows with the same `identity` agree in the columns IDENTITY, those with the same `case` in CASE.
+    The parameter `cudnn_benchmark` becomes a column, and `threads` the column `threads_asked` (empty unless the user
+    chose a number). Rows of one `identity` agree in the columns IDENTITY, rows of one `case` in the columns CASE.
     """
     rows = frame.drop(columns=list(UNREAD), errors="ignore")
     if "identity" not in frame:
@@ -173,7 +173,10 @@ def completed(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def as_compared(frame: pd.DataFrame) -> "dict[str, pd.Series[Any]]":
-    """Return the columns of `rows.alike.AS_COMPARED`, with defaults; `power_cap` is empty at the default limit."""
+    """Return the columns of `rows.alike.AS_COMPARED`, and others whose empty cells get a default.
+
+    `power_cap` is empty at the default limit.
+    """
     watts, usual = frame["power_limit_watts"], frame["default_power_limit_watts"]
     capped = (watts - usual).abs() > POWER_SLACK * usual
     return {
@@ -205,7 +208,7 @@ def named_cpus(frame: pd.DataFrame) -> "pd.Series[str]":
 
 
 def _map_texts(texts: "pd.Series[str]", change: Callable[[str], Any]) -> "pd.Series[Any]":
-    """Return a column with each text changed; computed once per different text, because many rows share one."""
+    """Return a column with each text changed; computed once per different text, because many rows repeat it."""
     return texts.map({text: change(str(text)) for text in set(stored(texts))})
 
 
@@ -273,7 +276,7 @@ def _by_group(frame: pd.DataFrame, *columns: str) -> list[list[tuple[Any, ...]]]
 
 
 def _marks_of(frame: pd.DataFrame) -> dict[int, Counter[str]]:
-    """Return the numbers of trials with each of MARKS by the number in `group`."""
+    """Return how many trials of each group have each of MARKS, by the group's number."""
     marked = frame[["group", "marks"]][~frame["marks"].isin([""])]
     counts: dict[int, Counter[str]] = defaultdict(Counter)
     for group, text, count in marked.value_counts(sort=False).reset_index().itertuples(index=False):
@@ -351,7 +354,8 @@ def text_of(value: object) -> str:
 def texts_of(row: Group | Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
     """Return several columns of a group or row as texts."""
     values = row.row if isinstance(row, Group) else row
-    return tuple(text_of(values[column]) for column in columns)
+    cells = [values[column] for column in columns]
+    return tuple(cell if isinstance(cell, str) else text_of(cell) for cell in cells)
 
 
 LABELLED = [*SPECIMEN, "source", "power_cap", "memory_limit_bytes"]

@@ -24,7 +24,7 @@ FOLLOWS = {
 """The columns that change with a compared column, so that they need not agree."""
 
 TWIN_POLICIES = {"max-fp32": "max", "author-doubled": "author"}
-"""Policy of extra mixed-precision trials at another batch (twins), and the fp32 policy to compare them with."""
+"""Batch policy of an extra mixed-precision trial (a twin), and batch policy of the fp32 trial to compare it with."""
 
 PLAIN = "plain"
 """Name of the model without a change, in suites with the study `ablation`."""
@@ -75,14 +75,15 @@ def pairs_along(
 ) -> list[tuple[Group, Group]]:
     """Return (subject, other) for each group and its counterpart, which has the baseline's value along `axis`.
 
-    The rest of the key agrees. The default baseline is fp32, else the slowest value, so that ratios are gains. With
-    `best_is_base` it is the best value, so that ratios are losses. `explicit`: the user asked for this axis.
+    The rest of the key agrees. The default baseline is fp32, else the slowest value, so that ratios are gains (with
+    `best_is_base` the best value, so that ratios are losses). Along batch_size each model has its own default, because
+    the batch of `max` differs between models. `explicit`: the user asked for this axis.
     """
     values = list(dict.fromkeys(axis_value(group, axis) for group in groups))
     if len(values) < 2:
         return []
     base = baseline[1] if baseline and baseline[0] == axis else _default_baseline(axis, groups, best=best_is_base)
-    by_model = axis == "batch_size" and not baseline  # the batch of `max` differs between models
+    by_model = axis == "batch_size" and not baseline
     if base not in values:
         left_out.append(f"{groups[0].suite}: {base} has no row here, so nothing is compared along {axis}")
         return []
@@ -127,7 +128,7 @@ def bucket_of(group: Group, axis: str) -> tuple[str, ...]:
 
 
 def other_stack(axis: str, subject: Group, other: Group) -> list[str]:
-    """Return the columns of the stack in which two groups differ although they are not compared."""
+    """Return the stack's columns in which two groups differ, without the compared column and allowed differences."""
     columns = [column for column in STACK if column != axis and not _may_differ(column, axis, subject, other)]
     return [column for column in columns if _minor(subject.row[column], column) != _minor(other.row[column], column)]
 
@@ -156,7 +157,7 @@ def _minor(value: object, column: str) -> str:
 
 
 def _closeness(axis: str, subject: Group, other: Group) -> tuple[bool, int, bool, bool, bool, int]:
-    """Return a sort key: the counterpart with the largest one has most in common with the subject."""
+    """Return a sort key. The counterpart with the largest key has most in common with the subject."""
     return (
         subject.batch_policy == other.batch_policy,
         -len(other_stack(axis, subject, other)),
@@ -175,9 +176,9 @@ def _case(group: Group) -> str:
 def _default_baseline(axis: str, groups: Sequence[Group], *, best: bool) -> str:
     """Return the value that the others are compared with.
 
-    Among precisions it is fp32, or bf16 if all others are in 8 bits. Else it is the slowest (or best) of the values
-    that share most cases with other values. The slowest of all often cannot run large cases: as the baseline it would
-    leave them without a comparison.
+    Among precisions it is fp32, or bf16 if all others are in 8 bits. Else it is the slowest (with `best`, the best) of
+    the values that share most cases with other values. The slowest of all often cannot run large cases: as the baseline
+    it would leave these cases without a comparison.
     """
     times: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
     for group in groups:

@@ -172,9 +172,9 @@ def goals_of(frame: pd.DataFrame) -> "pd.Series[float]":
 
 
 def success_of(frame: pd.DataFrame) -> "pd.Series[float]":
-    """Return the share of each row's runs that reached the goal; NaN without a goal or a finished training.
+    """Return the share of each row's trainings that reached the goal; NaN without a goal or a finished training.
 
-    For old and published rows without a `success_rate` it follows from their status.
+    If an old or published row lacks the `success_rate`, the share follows from its status.
     """
     trained = frame["mode"].isin(["full", "published"]) & (frame["data"] != "synthetic")
     from_status = (frame["status"] == "ok").astype(float).where(trained & (goals_of(frame) > 0))
@@ -182,9 +182,9 @@ def success_of(frame: pd.DataFrame) -> "pd.Series[float]":
 
 
 def expected_time(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with `value` divided by `success`, the share of their group's runs that reached the goal.
+    """Return rows with `value` divided by `success`, the share of the group's trainings that reached the goal.
 
-    That is the average time of training until a run reaches the goal; NaN if no run did.
+    The quotient is the average time until a training reaches the goal; NaN if none did.
     """
     by_group = success_of(frame).groupby([frame[column] for column in GROUP], dropna=False, sort=False)
     share = by_group.transform("mean").where(frame["status"].isin(TRAINED))
@@ -230,7 +230,7 @@ def words_of(name: str) -> set[str]:
 
 
 def read_prices(path: Path) -> dict[str, float]:
-    """Return dollars per hour by card: `hourly`, or `price` over `years` (times `use`, a share). Raises UserError."""
+    """Return dollars per hour by card, from `hourly`, or `price`, `years` and `use` (a share). Raises UserError."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -40,7 +40,7 @@ def p_value(a: Sequence[float], b: Sequence[float]) -> float:
 def shift_interval(differences: Sequence[float], n: int, m: int, confidence: float) -> tuple[float, float] | None:
     """Return the interval of the shift between samples of `n` and `m` logarithms (Hodges and Lehmann 1963).
 
-    None for so few values that even complete separation is likelier than 1 - `confidence`: at 95%, for 3 per side.
+    None if even complete separation of so few values is likelier than 1 - `confidence`: at 95%, for up to 3 per side.
     """
     rank = _critical(n, m, (1 - confidence) / 2)
     return (differences[rank - 1], differences[-rank]) if rank else None

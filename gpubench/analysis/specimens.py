@@ -13,9 +13,9 @@ from gpubench.rows.alike import KEY, OUTCOMES, SPECIMEN, STACK, WORKLOAD
 
 
 def combined(groups: Sequence[Group], axis: str) -> list[Group]:
-    """Return the groups; where a card has MEASURED_FROM specimens or more, their groups become one group per case.
+    """Return the groups; where a card has MEASURED_FROM units or more, the units' groups become one group per case.
 
-    Along `card` and `precision` the unit is the specimen. Along any other axis it is the session: sessions of one
+    Along `card` and `precision` a unit is a specimen. Along any other axis it is a session: sessions of one
     device are compared with other sessions of that device. Groups of different stacks or code are never combined.
     """
     unit = "device_hash" if axis in {"card", "precision"} else "session"
@@ -49,7 +49,7 @@ def combined(groups: Sequence[Group], axis: str) -> list[Group]:
 def units_of(group: Group) -> dict[str, Sequence[float]]:
     """Return the values of each unit (specimen or session) of a group, by the hash or session of the unit.
 
-    They are the values of its trials. A unit of several groups, such as sessions, has their medians instead.
+    They are the values of its trials. If a unit has several groups, such as sessions, they are the groups' medians.
     """
     parts: dict[str, list[Group]] = defaultdict(list)
     for part in group.parts or (group,):

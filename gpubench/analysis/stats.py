@@ -36,8 +36,8 @@ With 3 to 5 trials, Welch's test decides large ratios, at a stricter level and w
 LARGEST_BETWEEN_SD = 0.06
 """Assumed standard deviation of log values between specimens, or sessions, if too few were measured.
 
-With it, 95% intervals contain the true ratio in 95% of comparisons, even if hosts differ more than the published ones.
-These differ by 0.07 to 4% (39 single-H100 hosts in Lambda's results, from ResNet-50 to Tacotron2).
+With it, 95% intervals contain the true ratio in at least 95% of comparisons if the true deviation is not larger.
+Published hosts differ by 0.07 to 4% (39 single-H100 hosts in Lambda's results, from ResNet-50 to Tacotron2).
 """
 MEASURED_FROM = 3
 """With this many specimens or more on a side, the shown interval uses their measured spread, not the assumed one."""
@@ -45,7 +45,7 @@ DECIDING_SPECIMENS = 5
 """With this many specimens or more on a side, verdicts use their measured spread, too.
 
 If half of all hosts are of kind A and half of kind B, one side has only A and the other only B in 2 of 4**k
-comparisons with k hosts per side: 0.8% for k = 4, and over 1% with near misses.
+comparisons with k hosts per side. That is 0.8% for k = 4, and over 1% if nearly separate sides count, too.
 """
 UNLIKE_SPREADS, UNLIKE_COUNTS = 3.0, 1.5
 """If the spreads or the numbers of trials of two sides differ by more than these factors, Mann-Whitney's interval is
@@ -57,7 +57,7 @@ Values = Sequence[Sequence[float]]
 """The values of the trials of each specimen of one side."""
 
 Specimens = Sequence[tuple[float, Sequence[float]]]
-"""The same, each with its median."""
+"""The median and the values of the trials of each specimen of one side."""
 
 Rounds = Mapping[float, float]
 """The value of each trial of a case, by its round."""
@@ -102,13 +102,13 @@ class Ratio:
 def ratio(a: Sequence[float], b: Sequence[float], *, until: bool = False) -> Ratio:
     """Return the median of `a` over the median of `b`, with a 95% interval if each side has two values or more.
 
-    Both sides are trials of one specimen in one session; for others see `specimens_ratio`.
+    Both sides are trials of one specimen in one session; for other trials see `specimens_ratio`.
 
-    The interval inverts the Mann-Whitney test on log values (Hodges and Lehmann 1963). With up to 3 values per side no
-    such interval reaches 95%, so Welch's t on log values gives a wide one. The test assumes that both sides scatter
-    alike. If they do not, the interval includes Welch's. With 3 to 5 values on a side, p and the deciding interval are
-    Welch's with an assumed spread (`few_sides`). `until`: the number of rounds depended on the results, so error rates
-    are divided by OPTIONAL_STOPPING.
+    The interval inverts the Mann-Whitney test on log values (Hodges and Lehmann 1963). With few values, such as 3 per
+    side, no such interval reaches 95%, so Welch's t on log values gives a wide one. The test assumes that both sides
+    scatter alike. If they do not, the interval includes Welch's. With 3 to 5 values on the smaller side, p and the
+    deciding interval are Welch's with an assumed spread (`few_sides`). `until`: the number of rounds depended on the
+    results, so error rates are divided by OPTIONAL_STOPPING.
     """
     value = median(a) / median(b)
     if min(len(a), len(b)) < 2:
@@ -151,9 +151,9 @@ def specimens_ratio(a: Values, b: Values, *, paired: bool = False) -> Ratio:
     """Return the ratio of two sides, each with the values of the trials of one or more specimens.
 
     The shown interval uses the measured spread of a side with MEASURED_FROM specimens or more, else LARGEST_BETWEEN_SD.
-    The deciding interval has level ACROSS, and uses the measured spread from DECIDING_SPECIMENS on. With fewer, it does
-    not divide LARGEST_BETWEEN_SD by their number, as all may be of one kind. There is no interval if a side has 1 or 2
-    specimens with 1 trial each. `paired`: the same specimens ran both sides, so the spread of their ratios is used.
+    The deciding interval has level ACROSS, and uses the measured spread from DECIDING_SPECIMENS on. With fewer, the
+    assumed variance is not divided by their number, as all may be of one kind. There is no interval if a side has 1 or
+    2 specimens with 1 trial each. `paired`: the same specimens ran both sides, so the spread of their ratios is used.
     """
     sides = _with_medians(a), _with_medians(b)
     tops = [median(middle for middle, _ in side) for side in sides]
@@ -274,8 +274,8 @@ def trials_to_decide(a: Sequence[float], b: Sequence[float], family: int = 1) ->
     effect = abs(math.log(median(a) / median(b)))
     distance = max(abs(effect - SMALLEST), SMALLEST / 10)
     normal = NormalDist()
-    # `same` needs both ends of its interval within the minimum: a chance of 90% for each is 80% for both.
     z = normal.inv_cdf((1 + CONFIDENCE) / 2) + normal.inv_cdf(0.8)
+    # `same` needs both ends of its interval within the minimum: a chance of 90% for each is 80% for both.
     if effect < SMALLEST:
         z = normal.inv_cdf((1 + EQUIVALENCE) / 2) + normal.inv_cdf(0.9)
     return max(least, math.ceil(2 * variance * (z / distance) ** 2))
@@ -301,7 +301,7 @@ def pooled_ratio(a: Sequence[Rounds], b: Sequence[Rounds], *, until: bool = Fals
 def mean_of_alike(ratios: Sequence[Ratio]) -> Ratio:
     """Return the geometric mean of ratios whose errors may be equal, as for several cases of the same two specimens.
 
-    The ends of its interval are the geometric means of the ratios' ends. It has no interval if a ratio has none.
+    The ends of its interval are the geometric means of the intervals' ends. It has no interval if a ratio has none.
     """
     value = geometric_mean([r.value for r in ratios])
     intervals = [r.interval for r in ratios if r.interval]

@@ -88,7 +88,7 @@ def groups_in(comparisons: Sequence[Comparison]) -> list[Group]:
 def pooled(comparisons: Sequence[Comparison], *, by_loss: bool) -> stats.Ratio:
     """Return the geometric mean of the ratios of several models, subject over other, with its 95% interval.
 
-    It is of the values that are compared; with `by_loss` the ratios of the comparisons are their inverse.
+    The ratios are of compared values (less is better). With `by_loss` the comparisons have the inverse ratios.
     """
     together = all(_in_one_session(c.axis, c.subject, c.other) for c in comparisons)
     if len(comparisons) > 1 and together and len({c.subject.session for c in comparisons}) == 1:
@@ -195,7 +195,7 @@ def _judge(c: Comparison, adjusted_p: float | None, family: int) -> Comparison:
 
 
 def _advice(c: Comparison, verdict: stats.Verdict, family: int) -> str:
-    """Return as text how many trials in a new session decide; empty if decided, for one run, and between specimens."""
+    """Return how many trials would decide, as a note; empty for a decided ratio, single trials, and specimens."""
     if verdict not in {"few trials", "undecided"} or c.ratio.specimens:
         return ""
     needed = stats.trials_to_decide(c.subject.values, c.other.values, family)
@@ -208,8 +208,8 @@ def _advice(c: Comparison, verdict: stats.Verdict, family: int) -> str:
 def accuracies_judged(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Return comparisons of accuracies with verdicts: is the subject less than half a point worse?
 
-    They come from Welch's test, with Holm's correction over all comparisons. Existing verdicts stay. The values of the
-    groups are inverse accuracies; the ratios that are returned are of the accuracies themselves.
+    Verdicts come from Welch's test, with Holm's correction over all comparisons. Existing verdicts stay. The values of
+    the groups are inverse accuracies; the ratios that are returned are of the accuracies themselves.
     """
     compared = [_with_difference(c) for c in comparisons]
     adjusted = _adjusted([c for c, _ in compared])

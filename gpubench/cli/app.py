@@ -74,9 +74,10 @@ def exits(command: Callable[..., int | None]) -> Callable[..., None]:
                 say("gpubench: the output is incomplete: no space left on the disk", err=True)
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise typer.Exit(4) from None
-            if not (limits := low_limits()):
+            if not (limits := low_limits()) and not isinstance(error, PermissionError):
                 raise
-            say(f"gpubench: {type(error).__name__}: {error}", f"gpubench: {limits}", err=True)
+            why = [f"gpubench: {limits}"] if limits else []
+            say(f"gpubench: {type(error).__name__}: {error}", *why, err=True)
             raise typer.Exit(2) from None
         raise typer.Exit(code or 0)
 

@@ -28,7 +28,7 @@ def random_box(size: tuple[int, int], min_scale: float, dice: random.Random) -> 
 ZOOM = 1.14
 """Shorter side of a resized validation image over the side of its crop: 256 for 224."""
 STEP = 32
-"""The longer side of a non-square validation rectangle is a multiple of this (few shapes; ResNets divide by 32)."""
+"""A non-square rectangle's longer side is a multiple of this: ResNets divide it by 32, and there are few shapes."""
 LONGEST = 2.0
 """Largest aspect ratio of a validation rectangle."""
 
@@ -36,8 +36,8 @@ LONGEST = 2.0
 def rectangle(size: tuple[int, int], side: int) -> tuple[int, int]:
     """Return width and height of the validation crop of an image of (width, height).
 
-    The shorter side is `side`. The longer one has the image's aspect ratio, LONGEST at most, rounded down to a multiple
-    of STEP.
+    The shorter side is `side`. The longer side has the image's aspect ratio (at most LONGEST), but is rounded down to a
+    multiple of STEP.
     """
     width, height = size
     longer = min(int(LONGEST * side), side * max(width, height) // min(width, height))
@@ -48,8 +48,8 @@ def rectangle(size: tuple[int, int], side: int) -> tuple[int, int]:
 def centre_box(size: tuple[int, int], crop: tuple[int, int]) -> tuple[float, float, float, float]:
     """Return the box (left, top, right, bottom) that becomes the centre crop (width, height) of an image.
 
-    The image counts as resized to a shorter side of ZOOM times the crop's. If it is too narrow for that, the box is as
-    large as possible.
+    It is computed as if the image were first resized so that its shorter side is ZOOM times the crop's shorter side. If
+    the crop does not fit into the resized image, the box is as large as possible.
     """
     width, height = size
     scale = max(min(crop) * ZOOM / min(width, height), crop[0] / width, crop[1] / height)

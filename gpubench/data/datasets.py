@@ -110,9 +110,9 @@ def locate(wanted: Sequence[str], data: Path | None) -> Path | None:
     """Return the folder with the folders of all datasets `wanted`, or the folder of a tree of images; None if missing.
 
     Looks in `data` (--data: the parent of the datasets' folders, or one of these), else in $GPUBENCH_DATA, else (not
-    for a tree) in the cache. Raises UserError for an unknown dataset, if a folder that the user named lacks a file, or
-    if a file has a wrong checksum: all files but those of a tree are checked here, before hours of training. A corpus
-    that the user named may have any text; `row_name` returns its name.
+    for a tree) in the cache. Raises UserError for an unknown dataset, if a folder that the user named is missing or
+    lacks a file, or if a file has a wrong checksum. Checksums are compared here, before hours of training. A tree, or a
+    corpus that the user named, may have any content: it has no checksums, and `row_name` returns its name.
     """
     for name in wanted:
         if name not in DATASETS and name not in TREES:
@@ -148,7 +148,7 @@ def seen(name: str) -> Path | None:
 
 
 def row_name(name: str, root: Path) -> str:
-    """Return the name in rows of the dataset `name` under `root`; data that replaces it gets another name.
+    """Return the name that rows give to the data under `root`: `name`, or another one if a user's data replaces it.
 
     Reads a corpus completely; raises UserError if its text cannot be read.
     """
@@ -285,7 +285,7 @@ def _is_official_weights(path: Path) -> bool:
 def fetch(name: str) -> Path:
     """Download a dataset or weights into the cache; return the cache's folder, or the weights' file.
 
-    Complete data is kept, other data downloaded again. Raises UserError for ImageNet and unknown names,
+    Complete data is kept; other data is downloaded again. Raises UserError for ImageNet and unknown names,
     without a network, on a full disk, or if a checksum differs.
     """
     if name in TREES:

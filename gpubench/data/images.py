@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 MOST_LOOKED_AT = 100
-"""Largest number of files to look at for an image in a folder. About as many give the mean size of a file."""
+"""At most this many files of a class folder are searched for an image. About as many give the mean size of a file."""
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm")
 VALIDATION_FOLDERS = ("val", "valid", "validation")
 SPLIT_SEED = 42
@@ -53,7 +53,7 @@ class BadImage(Exception):
 
 @dataclass(frozen=True)
 class Split:
-    """Paths (relative to the tree) and class numbers in one array each, whose memory loader processes share."""
+    """Paths (relative to the tree's root) and class numbers, one array each. Loader processes share the memory."""
 
     paths: "NDArray[np.bytes_]"
     labels: "NDArray[np.int64]"
@@ -228,7 +228,7 @@ def _bad_images() -> Iterator[None]:
     """Raise BadImage for errors of an image file."""
     from PIL import Image
 
-    Image.MAX_IMAGE_PIXELS = None  # MOST_PIXELS replaces PIL's limit, which only warns
+    Image.MAX_IMAGE_PIXELS = None  # MOST_PIXELS replaces PIL's limits
     try:
         yield
     except (BadImage, *FAULTS):
@@ -358,14 +358,14 @@ class Spec:
 
 
 class FilesRead:
-    """Makes later passes of a sample read the earlier files again: late in a whole run, all files are in memory."""
+    """Makes later passes of a sampled run read the earlier passes' files: late in a whole run, all are in memory."""
 
     def __init__(self, fitting: Collection[int]) -> None:
         self._fitting = fitting  # sizes whose copies all fit into memory; passes over other sizes stay unchanged
         self._read: dict[tuple[str, int], dict[int, None]] = {}
 
     def again(self, specs: Sequence[Spec]) -> Iterator[Spec]:
-        """Yield the specs of a pass, with the files of earlier passes in turn if there were any."""
+        """Yield the specs of a pass. The files of earlier passes, if there were any, replace theirs in turn."""
         before = {kind: cycle(list(indices)) for kind, indices in self._read.items() if indices}
         for spec in specs:
             kind = (spec.split, spec.copies)

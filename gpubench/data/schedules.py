@@ -101,9 +101,9 @@ class Schedule:
     phases: tuple[Phase, ...]
     ramps: tuple[Ramp, ...]
     lr_batch: int
-    """Images in a step of all processes that `Ramp.lr` is meant for; the learning rate scales with the images."""
+    """`Ramp.lr` is for steps of this many images in all processes together; other steps scale it in proportion."""
     first_batch: int
-    """Images in a step of one process in the first phase; the batches of all phases scale with it."""
+    """Images in a step of one process in the first phase; `batch` scales all phases if a run chooses another number."""
 
     @property
     def epochs(self) -> int:
@@ -231,7 +231,7 @@ Span = TypeVar("Span", Phase, Ramp)
 
 
 def _spans(tables: object, kind: str, make: Callable[..., Span]) -> tuple[Span, ...]:
-    """Return what `make` returns for each table `[[kind]]`; raises ValueError if their epochs do not join."""
+    """Return a phase or ramp for each table `[[kind]]`; raises ValueError for a wrong value, or gaps in the epochs."""
     if not isinstance(tables, list) or not tables:
         raise ValueError(f"no [[{kind}]]")
     spans: list[Span] = []
@@ -263,7 +263,7 @@ KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
 
 @dataclass(frozen=True)
 class Rule:
-    """The allowed values of a key: a number of this kind from `least` to `most`, a pair of them, or true or false."""
+    """The allowed values of a key: a number of type `kind` from `least` to `most`, a pair of them, or true or false."""
 
     kind: type
     least: float = 0

@@ -35,7 +35,7 @@ BUSY_SHARE = 0.25
 """Load average per CPU above which other programs affect results."""
 
 USED_BYTES = 2 << 30
-"""An idle card has less memory in use; with more, programs use it, listed or not. A guess, not measured."""
+"""If more memory of a card is in use than this, programs use the card, listed or not. A guess, not measured."""
 
 FEW_CPUS = 4
 """Fewer CPUs than this cannot load data for a card and run Python at the same time."""
@@ -151,7 +151,7 @@ def _without_old_cards(devices: Sequence[Device]) -> str:
 
 
 def _lacks_kernels(device: Device, cuda: str) -> bool:
-    """Return whether torch, built for CUDA version `cuda`, fails on a card because it has no kernels for it."""
+    """Return whether torch, built for CUDA version `cuda`, fails on a card because it has no kernels for that card."""
     too_old = bool(cuda) and _version(cuda) >= (13, 0) and _version(device.capability) < OLDEST_OF_CUDA_13
     return too_old or "no kernel image" in device.problem
 

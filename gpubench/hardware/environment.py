@@ -24,8 +24,7 @@ from gpubench.hardware.state import SWITCHES
 from gpubench.suite.precisions import LINEAR_ONLY, PRECISIONS, UNPROVED, unsupported
 
 SHARED_SHARE = 0.7
-"""Share of an integrated card's memory that a batch search may use: too much of it can hang the machine
-(pytorch/pytorch#174358)."""
+"""Share of an integrated card's memory for a batch search. More can hang the machine (pytorch/pytorch#174358)."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +187,7 @@ def memory_for_files(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/
 
 
 def _limits(name: str, root: Path, groups: Path) -> list[list[str]]:
-    """Return the words of file `name` in the folder of this process's control group, and in those above it."""
+    """Return the words of file `name` in the folders of this process's control group and its parents, without `max`."""
     with contextlib.suppress(OSError):
         # In a container the path is often that of the host; `root` itself is then the folder of the group.
         group = root / groups.read_text().partition("0::/")[2].partition("\n")[0]
@@ -207,12 +206,12 @@ def cpu_name() -> str:
 
 
 def salted_hash(identity: str) -> str:
-    """Return twelve hex digits: always the same on this account, useless to others; empty without a stored salt."""
+    """Return a hash of `identity` (12 hex digits) with this account's secret salt; empty if no salt can be stored."""
     folder = Path(platformdirs.user_data_dir("gpubench"))
     salt_file = folder / "salt"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not salt_file.exists():
+        if not host.text_of(salt_file):  # missing, or empty because the disk was full
             salt_file.write_text(secrets.token_hex(16))
         salt = salt_file.read_text()
     except OSError:

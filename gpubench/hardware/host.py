@@ -62,7 +62,6 @@ def load_average() -> float:
 SHARED_CPU = 0.1
 """The CPUs are `shared` if other programs take more than this share; background work of the system takes less."""
 
-
 LEAST_SHARE = 0.05
 """Least share of a CPU that a thread of this process is assumed to get."""
 
@@ -70,7 +69,7 @@ LEAST_SHARE = 0.05
 class CpuLoad:
     """Measures the share of CPU time that other programs took since its creation.
 
-    Finished child processes count as this process. The CPU seconds are the system's, over all visible CPUs.
+    Finished child processes count as this process. A share of 1 is the whole time of all visible CPUs.
     """
 
     def __init__(self) -> None:

@@ -57,7 +57,7 @@ def _network(address: str) -> str:
 
 
 def _between_cards(uuids: Sequence[str]) -> str:
-    """Return how these NVIDIA cards are connected: by NVLink, or else by the longest PCIe path from the first."""
+    """Return how these NVIDIA cards are connected: by NVLink, or else by the longest PCIe path from the first card."""
     with contextlib.suppress(Exception):  # without NVML (in a container) the trial still runs
         pynvml.nvmlInit()
         cards = [pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}") for uuid in uuids]

@@ -23,7 +23,7 @@ PROCESSES_SECONDS = 1.0
 """Least time between two lists of the processes on the card."""
 
 LEAST_READINGS = 5
-"""With fewer readings in the timed laps (about a second) there is no mean: power and energy lag by about as much."""
+"""With fewer readings in the timed laps (about a second) there is no mean: power and energy lag by about a second."""
 
 FALLEN = 0.03
 """A clock that falls by this share inside the timed laps is marked `clock_fell`: normal for a card that gets warm."""
@@ -36,7 +36,7 @@ WINDOW_SECONDS = 5.0
 """A card has settled when the means of clock and temperature agree in the two halves of this window."""
 CLOCK_TOLERANCE = 0.02
 TEMPERATURE_TOLERANCE_CELSIUS = 0.5
-"""Largest difference between the means of the halves, which is 0.2 degrees Celsius per second."""
+"""Largest differences between the halves' means. For the temperature that is a trend of 0.2 degrees per second."""
 
 Floats = npt.NDArray[np.float64]
 Span = tuple[float, float]
@@ -174,7 +174,7 @@ class Sampler:
         return _between(times, np.concatenate([[0.0], np.cumsum(steps)]), spans), "integrated"
 
     def others(self, spans: Sequence[Span] = ((0.0, math.inf),)) -> dict[str, int] | None:
-        """Return the most processes of other programs in `spans`, for `compute` and `graphics`; None if unknown."""
+        """Return the largest numbers of `compute` and `graphics` processes of others in `spans`; None if unknown."""
         times = [at for at, _ in self._foreign]
         loads = zip(self._foreign, _inside(times, spans), strict=True)
         known_loads = [load for (_, load), within in loads if within and load]

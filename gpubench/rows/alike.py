@@ -61,7 +61,7 @@ TURNS = ["torch", "memory_limit_bytes", *columns_of(Role.CODE)]
 """Columns in which runs that alternate in one session (`--session NAME`) may differ."""
 
 TRIAL = [*CASE, *TURNS, "threads_asked", "cudnn_benchmark", "device"]
-"""Columns in which rows of one trial agree, besides its number. `completed` moves STACK_PARAMS here from `params`."""
+"""Columns in which rows of one trial agree, besides its number. `completed` reads STACK_PARAMS from `params`."""
 
 GROUP = list(dict.fromkeys([*KEY, *SPECIMEN, "batch_size", *STACK, *TURNS]))
 """Columns in which the trials of one group agree."""
@@ -91,9 +91,5 @@ RESUMED = [
 ]
 """Columns in which a resumed run must agree with its earlier rows of the same suite and device."""
 
-SUBMITTED = [
-    name
-    for name in [*columns_of(Role.RECIPE, Role.SCALE, Role.CASE, Role.BATCH, Role.SPECIMEN), *TURNS]
-    if name != "measured"
-]
+SUBMITTED = [*columns_of(Role.RECIPE, Role.SCALE, Role.CASE, Role.BATCH, Role.SPECIMEN), *TURNS]
 """Columns in which the trials of one case in one run agree in submitted files. `measured` may differ: see WORKLOAD."""

@@ -61,7 +61,7 @@ class Column:
     doc: str
     """Its line in results/README.md."""
     source: str
-    """Where its value comes from: `case` means the case's field of the same name, `trial.index` the field `index`.
+    """Where its value comes from: `case` means the case's field of the same name, `trial.index` the trial's `index`.
 
     `record`: runner/record.py computes it. A column without a source keeps its default.
     """

@@ -1,4 +1,4 @@
-"""Finds rows that were changed after gpubench wrote them, by the digest in each row. Called when rows are read.
+"""Finds rows that were changed after gpubench wrote them, by their digests (of row.py). read.py and lines.py call it.
 
 A number in another spelling (`1e3` for 1000.0) is no change.
 """
@@ -19,7 +19,7 @@ from gpubench.rows.row import COLUMNS, DIGEST, DIGEST_DIGITS, END, FLAGS, INTEGE
 AFTER_VALUES = len(f",{'0' * DIGEST_DIGITS},end")
 """Number of bytes of a line after its values."""
 CHILD_SECONDS = 600
-"""Longest time that another process may take."""
+"""Time limit of the process that checks digests, in seconds."""
 NAMED_LINES = 5
 """Most lines that are named in messages of one kind; further lines are counted."""
 
@@ -91,12 +91,12 @@ def edited_later(paths: Sequence[Path]) -> Callable[[], Mapping[Path, Sequence[i
 
 
 def edited_in(paths: Sequence[Path]) -> dict[Path, list[int]]:
-    """Return the line numbers of the changed rows of each file; of none that cannot be opened."""
+    """Return the line numbers of the changed rows of each file that can be opened."""
     return {path: edited(file) for path in paths if (file := opened(path, []))}
 
 
 def _edited_by_child(paths: Sequence[Path]) -> dict[Path, list[int]] | None:
-    names = [os.path.realpath(path) for path in paths]  # /dev/stdin is another file there
+    names = [os.path.realpath(path) for path in paths]  # in the other process, /dev/stdin is another file
     command = [sys.executable, "-P", "-m", __name__]
     try:
         done = subprocess.run(
@@ -104,7 +104,7 @@ def _edited_by_child(paths: Sequence[Path]) -> dict[Path, list[int]] | None:
         )
         lines = json.loads(done.stdout)
         return {path: list(lines[name]) for path, name in zip(paths, names, strict=True)}
-    except (OSError, ValueError, LookupError, TypeError, subprocess.SubprocessError):  # not every host starts processes
+    except (OSError, ValueError, LookupError, TypeError, subprocess.SubprocessError):  # some hosts forbid new processes
         return None
 
 

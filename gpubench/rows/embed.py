@@ -4,7 +4,6 @@ Reading searches for a marker or for text chunks, and executes nothing.
 """
 
 import base64
-import binascii
 import gzip
 import io
 import re
@@ -65,7 +64,7 @@ def table_in(content: bytes) -> bytes | None:
             return _unpacked(base64.b64decode(_png_text(content)))
         if markup and (match := _MARKUP.search(content)):
             return _unpacked(base64.b64decode(match[1]))
-    except (RowsLostError, binascii.Error, zlib.error):
+    except (ValueError, zlib.error):  # RowsLostError and binascii.Error are ValueErrors
         if content.startswith(GZIP):
             raise RowsLostError("not a gpubench file: a damaged .gz, or several joined to one") from None
     if not kind and not markup:

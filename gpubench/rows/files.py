@@ -39,13 +39,13 @@ class File:
 
     @cached_property
     def lines(self) -> list[bytes]:
-        """The lines after the header. The last one is empty unless its newline is missing."""
+        """The lines after the header. The last one is empty if the file ends with a newline."""
         lines = self.body.split(b"\n")
         return [line.rstrip(b"\r") for line in lines] if b"\r" in self.body else lines
 
 
 def chunks_of(paths: Sequence[Path], problems: list[str]) -> list[list[Path]]:
-    """Return the files, and the CSV files of the folders, in order, in groups of one file or at most CHUNK_BYTES."""
+    """Return the files, and the CSV files of the folders, in order, in lists of one file or of at most CHUNK_BYTES."""
     chunks: list[list[Path]] = [[]]
     size = 0
     for path in _files(paths, problems):
@@ -79,14 +79,14 @@ def _files(paths: Sequence[Path], problems: list[str]) -> Iterator[Path]:
 
 
 def opened(path: Path, problems: list[str]) -> File | None:
-    """Return the file (of a chart or report, the rows inside it); None, and add a problem, if it is no file of rows."""
+    """Return the file, or the rows in a chart or report. If it has no table of rows, add a problem and return None."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe or a device may never end
             problems.append(f"{path}: not a file")
             return None
         content = path.read_bytes()
-    except OSError as error:
-        problems.append(f"{path}: cannot be read ({error.strerror})")
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        problems.append(f"{path}: cannot be read ({getattr(error, 'strerror', error)})")
         return None
     try:
         inside = table_in(content)

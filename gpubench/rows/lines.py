@@ -85,5 +85,5 @@ def _fault(cells: Mapping[str, str]) -> str:
 
 def number_of(text: str) -> float:
     """Return a cell as a number; NaN if it is none."""
-    number = text.strip()  # strips more characters than float() does
+    number = text.strip()  # str.strip() removes more characters than float() does
     return float(number) if _NUMBER.fullmatch(number) else math.nan

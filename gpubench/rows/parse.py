@@ -18,7 +18,6 @@ COMPARED = ("suite", "model", "precision", "card", "device", "batch_policy", "mo
 DIVERSE = ("started", "steady", "batch_curve", "precision_proof", "laps", "table", DIGEST)
 """Text columns that may differ in every row. In other columns equal texts are stored once."""
 
-
 TRUE = ("true", "TRUE", "True")
 """Spellings of a flag that is set."""
 
@@ -79,7 +78,7 @@ def from_cells(rows: Collection[Sequence[str]], columns: Sequence[str]) -> Table
 
 
 def joined(tables: Sequence[Table], columns: Sequence[str]) -> Table:
-    """Return the rows of all tables; without any, these columns without rows."""
+    """Return the rows of all tables; if none has rows, an empty table with these columns."""
     tables = [table for table in tables if table.height] or [_table_of(pl.DataFrame(), (), columns)]
     same, varied = tables[0].same, list[pl.Series]()
     for name in columns:
@@ -99,7 +98,7 @@ def joined(tables: Sequence[Table], columns: Sequence[str]) -> Table:
 def to_pandas(table: Table) -> pd.DataFrame:
     """Move the table to pandas, column by column, so that it is never in memory twice.
 
-    A column with one value is a view of that value, because filling such columns takes a sixth of the time of reading.
+    Columns with one value are views of that value, because filling them would take a sixth of the time of reading.
     """
     names = [*table.same, *table.varied.columns]
     types = {name: float if name in NUMBERS else bool if name in FLAGS else object for name in names}
@@ -141,7 +140,7 @@ def numbers_of(table: Table, columns: Sequence[str]) -> "np.ndarray[Any, np.dtyp
 
 
 def at_once(files: Sequence[File], columns: Sequence[str]) -> Table | None:
-    """Return the rows of files with the same header, or None if any line of them is faulty."""
+    """Return the rows of files with the same header, or None if a line may be faulty."""
     names = files[0].names
     if names[-1] != END:
         return None
@@ -173,6 +172,7 @@ def _is_good(column: pl.Series) -> bool:
         return False
     if name in NUMBERS and empty < len(column):
         values = column.to_numpy()
-        broken = breaks(values, ABOUT[name].allowed, whole=name in INTEGERS)
+        with np.errstate(invalid="ignore"):  # the remainder of infinity
+            broken = breaks(values, ABOUT[name].allowed, whole=name in INTEGERS)
         return np.isnan(values).sum() == empty and not np.any(broken) and (name != "schema" or values.max() <= SCHEMA)
     return name != END or bool((column == "end").all(ignore_nulls=False))

@@ -41,11 +41,11 @@ class Loaded:
 
     frame: pd.DataFrame
     file_problems: list[str] = field(default_factory=list)
-    """What is wrong with the files, without the rows that `changed` finds."""
+    """What is wrong with the files, except for the changed rows that `changed` finds."""
     sources: "tuple[Source, ...]" = ()
     """The files, in the order of their rows."""
     changed: Callable[[], Mapping[Path, Sequence[int]]] = dict
-    """Returns the line numbers of the changed rows by file."""
+    """Returns the line numbers, by file, of changed rows that `file_problems` does not name."""
 
     @cached_property
     def problems(self) -> list[str]:
@@ -99,7 +99,7 @@ class Loaded:
 
     @property
     def places(self) -> list["Place"]:
-        """Return the file and line of each row."""
+        """Return the file and line of each row that was read, by the row's index in `frame`."""
         return [Place(source.path, number, source.header) for source in self.sources for number in source.numbers]
 
 
@@ -152,7 +152,7 @@ def load(
     chunks = chunks_of(paths, problems)
     files = [path for chunk in chunks for path in chunk]
     is_large = sum(map(size_of, files)) > LARGE_BYTES
-    # One thread runs Python, for example digests, while polars, without the GIL, parses rows for the others.
+    # polars parses rows without the GIL: meanwhile another thread can check digests in Python.
     with ThreadPoolExecutor(3) as pool:
         parts = list(pool.map(partial(_read, columns=columns, keep=keep, check=not is_large), chunks))
     problems += [problem for _, _, of_chunk, _ in parts for problem in of_chunk]
@@ -168,7 +168,7 @@ def load(
 def _read(
     paths: Sequence[Path], columns: Sequence[str], *, keep: bool, check: bool
 ) -> "tuple[list[Table], list[Source], list[str], list[Path]]":
-    """Return tables, files, problems and the files parsed at once, whose digests only `check` compares."""
+    """Return tables, files, problems and the files parsed at once. Their digests are checked only with `check`."""
     from gpubench.rows import parse
 
     tables: list[Table] = []

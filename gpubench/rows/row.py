@@ -20,7 +20,7 @@ class Row:
     # The case.
     suite: str = column("case", "name of the suite: its file's stem, or its folder's name", role=Role.RECIPE)
     suite_version: int | None = number(
-        "case", "", "raised when an edit can change a timing or a result", role=Role.RECIPE
+        "case", "", "version of the suite, raised when an edit can change a timing or a result", role=Role.RECIPE
     )
     suite_digest: str = column(
         "case", "SHA-256 of the code that was timed: the suite and what runs it, without comments", role=Role.CODE
@@ -29,8 +29,8 @@ class Row:
     rung: int | None = number("case", "", "number of the step in the suite's ladder, from 1")
     studies: str = column(
         "record",
-        "studies of `compare` that use the row: ladder, ablation, batch, stages, scaling, placing; published: runs of"
-        " a publication and, in the same session, runs of others beside them",
+        "studies of `compare` that use the row: ladder, ablation, batch, stages, scaling, placing, published (the runs"
+        " of a publication, and others' runs to compare them with, all in one session)",
     )
     precision: str = column(
         "case", "fp32, tf32, fp16, bf16, fp16-master, fp16-pure, bf16-pure, float8, int8-mixed", role=Role.CASE
@@ -45,12 +45,12 @@ class Row:
     batch_policy: str = column(
         "case",
         "how the batch was chosen: fixed, max, fastest, max-fp32 (the batch that max found for fp32),"
-        " author (chosen by the author of a published figure)",
+        " author (chosen by the author of a published figure), author-doubled (twice that, in mixed precision)",
         role=Role.CASE,
     )
-    batch_capped: bool | None = column("record", "whether an error or a limit other than memory ended the search", None)
+    batch_capped: bool | None = column("record", "whether something other than memory ended the batch search", None)
     batch_curve: str = column(
-        "record", "JSON list of [batch, samples per second or 0 where it did not fit, peak bytes] of the search"
+        "record", "JSON list of the batch search: [batch, samples per second or 0 where it did not fit, peak bytes]"
     )
     params: str = column(
         "record", "every parameter of the suite, `name=value` sorted and joined by spaces", role=Role.SCALE
@@ -377,7 +377,7 @@ DIGEST_DIGITS = 16
 
 
 def to_cells(row: Row) -> list[str]:
-    """Return the row as texts, with its digest: None is empty, and floats have all digits that they need."""
+    """Return the row as texts, with its digest: None becomes an empty text, and floats have all their digits."""
     values = [_cell(getattr(row, name), whole=name in INTEGERS) for name in COLUMNS[:-2]]
     return [*values, digest_of(values), row.end]
 

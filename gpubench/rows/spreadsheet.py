@@ -30,7 +30,7 @@ def csv_text(header: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
 
 
 def neutral_table(table: bytes) -> bytes:
-    """Return a CSV of rows, changed so that no spreadsheet executes a cell. Lines without such cells are unchanged.
+    """Return a CSV of rows, changed so that no spreadsheet executes a cell. Lines without formulas are unchanged.
 
     A changed row keeps its digest, so that gpubench reports the change when it reads the table.
     """

@@ -137,7 +137,7 @@ class RowsFile:
         return ""
 
     def _write(self, content: bytes) -> None:
-        """Write all of it and sync; if that fails, cut it off again. Raises OSError."""
+        """Write all of the content and sync; if that fails, cut the file back to its old size. Raises OSError."""
         before = self._size_now()
         try:
             _write_out(self._file, content)

@@ -9,7 +9,7 @@ STEP = 8
 AIM = 0.97
 """A predicted batch should fill this share of the memory that is still free with the largest fitting batch."""
 ROUGH_AIM = 0.85
-"""AIM of a quick run on a card: one small probe predicts the batch, and no second probe checks it."""
+"""AIM of a prediction from one small probe, if no second probe checks the prediction."""
 FAR = 4
 """If two batches differ by a larger factor, their geometric mean is tried next, else their mean."""
 FINENESS = 32
@@ -102,15 +102,16 @@ class _Tried:
 def largest_batch(probe: Probe, *, capacity_bytes: int | None, cap: int, rough: bool = False) -> SearchResult:
     """Return the largest multiple of 8 that fits (else 4, 2, 1 or None), at most `cap`; above 256 to within 1/32.
 
-    Memory is about linear in the batch. A small probe and its memory between steps predict the largest batch. A second
-    probe improves the prediction, and bisection does the rest. Then one or two larger batches are probed: they can fit
-    although a smaller one did not (other algorithm). With `rough` (quick runs on a card) one probe predicts the result.
+    Memory is about linear in the batch. A small probe and its memory between steps predict the largest batch, which is
+    the result if it reaches `cap` or if `rough` (quick runs on a card). Else a second probe improves the prediction,
+    bisection does the rest, and one or two larger batches are probed: they can fit although a smaller one did not.
     """
     tried, top = _Tried(probe, capacity_bytes), _multiple(cap)
     if top < STEP or not tried(STEP).fits:
         return tried.below_step(cap)
     low, high = STEP, None  # low fits; high is the smallest probed one that does not
-    if rough and (predicted := tried.predicted(ROUGH_AIM)):
+    predicted = tried.predicted(ROUGH_AIM)
+    if predicted and (rough or predicted >= top):
         return tried.result(min(max(STEP, predicted), top), top)
     guess, stride = max(2 * STEP, min(tried.predicted() or 0, low * FARTHEST)), STEP
     while high is None:

@@ -1,5 +1,6 @@
 """The study `ablation`: the speedup of each change to a plain training; why some are not faster. `answer` calls it."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from gpubench.analysis.matching import PLAIN
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.verdicts import Comparison, groups_in
 from gpubench.studies import words
-from gpubench.studies.cases import cases_table, evidence_table, known
+from gpubench.studies.cases import cases_table, evidence_table, known, rate_text
 from gpubench.studies.pairs import compares_more, is_change, pair_result
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Result, Section, Table, Value
 
@@ -93,22 +94,18 @@ def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
 
 
 def _evidence(change: Group, plain: Group) -> str:
-    """Return the most likely reason why a change is not faster, with figures; empty if it is the number of epochs."""
+    """Return the likely reason why a change is not faster, with figures; empty if epochs differ or none is known."""
     if change.processes != plain.processes:
-        rates = f"{_rate(change.samples_per_second)} against {_rate(plain.samples_per_second)} samples/s"
+        rates = f"{rate_text(change.samples_per_second)} against {rate_text(plain.samples_per_second)} samples/s"
         threads = f", threads={change.number('threads'):.0f} per process instead of {plain.number('threads'):.0f}"
         return f"{rates}: processes={change.processes:.0f}{threads if plain.device == 'cpu' else ''}"
     if change.precision != plain.precision:
-        resident = [_rate(group.number("resident_samples_per_second")) for group in (change, plain)]
+        resident = [rate_text(group.number("resident_samples_per_second")) for group in (change, plain)]
         return f"{resident[0]} against {resident[1]} samples/s on a resident batch, in {change.precision}"
-    if abs(change.epochs - plain.epochs) > 0:  # both known
-        return ""  # the table has them
+    if abs(change.epochs - plain.epochs) > 0:  # False if one is NaN
+        return ""  # the table has the epochs
     waits = [group.number("loader_wait") for group in (change, plain)]
     checks = [group.number("valid_seconds") for group in (change, plain)]
     if abs(checks[0] - checks[1]) / plain.median > abs(waits[0] - waits[1]):
         return f"valid_seconds {checks[0]:.2f} against {checks[1]:.2f}"
-    return f"loader_wait is {waits[0]:.0%} of the laps ({PLAIN}: {waits[1]:.0%})"
-
-
-def _rate(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value > 0 else "unknown"
+    return "" if math.isnan(sum(waits)) else f"loader_wait is {waits[0]:.0%} of the laps ({PLAIN}: {waits[1]:.0%})"

@@ -1,4 +1,4 @@
-"""Builds the answer to a question about rows from STUDIES. The commands, the library and the site call it."""
+"""Builds the answer to a question about rows: it calls all STUDIES. The commands, the library and the site use it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,6 +11,7 @@ from gpubench.errors import UserError, did_you_mean
 from gpubench.rows.params import params_of
 from gpubench.rows.read import Loaded
 from gpubench.studies import ablation, batch, buyer, ladder, pairs, published, roofline, scaling, words
+from gpubench.studies.cases import rate_text
 from gpubench.studies.section import Answer, Bars, Result, Section, Table, Value, in_order
 
 STUDIES: dict[str, Callable[[Compared], Iterator[Section]]] = {
@@ -69,14 +70,14 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
         missed=compared.missed,
         stopped=int(compared.frame["status"].isin(["interrupted"]).sum()),
         left_out=tuple(compared.left_out),
-        problems=tuple(compared.problems),
+        problems=tuple(loaded.problems),
         table=lambda cases: loaded.table(rows.index if cases is None else rows.index[rows.isin(cases)]),
         count=lambda cases: int(rows.isin(cases).sum()),
     )
 
 
 def _first_rate(compared: Compared) -> str:
-    """Return the median rate of the first own rows as a sentence; empty if no trial of one process has a rate."""
+    """Return a sentence with the median rate of the first unpublished case of one process; empty if there is none."""
     rows = compared.frame
     rated = rows[(rows["status"] == "ok") & (rows["source"] == "") & (rows["processes"] == 1)]
     rated = rated[rated["samples_per_second"] > 0]
@@ -84,8 +85,7 @@ def _first_rate(compared: Compared) -> str:
         return ""
     suite, model, card, precision, identity = rated.iloc[0][["suite", "model", "card", "precision", "identity"]]
     rates = rated.loc[rated["identity"] == identity, "samples_per_second"]
-    rate = f"{rates.median():,.0f}" if rates.median() >= 100 else f"{rates.median():.3g}"
-    claim = f"{short(card)} trains {model} at {rate} {words.sample_of(suite)}/s in {precision}"
+    claim = f"{short(card)} trains {model} at {rate_text(rates.median())} {words.sample_of(suite)}/s in {precision}"
     return f"{claim} ({suite}, {words.runs((len(rates), 0))}). "
 
 
@@ -122,7 +122,7 @@ def _own_cases(compared: Compared) -> dict[int, int]:
     rows = rows[(rows["source"] == "") & (rows["device"] != "cpu")]
     numbers = {session: number for number, session in enumerate(rows["session"].unique(), start=1)}
     cases = rows.drop_duplicates(["case", "session"])
-    return dict(zip(cases["case"].astype(int), cases["session"].map(numbers), strict=True))  # the last one of a case
+    return dict(zip(cases["case"].astype(int), cases["session"].map(numbers), strict=True))  # the last session stays
 
 
 def _finished(sections: Sequence[Section], own_cases: Mapping[int, int]) -> list[Section]:
@@ -164,8 +164,8 @@ def _contradicting(results: Sequence[Result]) -> list[Result]:
             measured = f"full runs of the same recipe measured {words.gain(whole.value)}"
             projected = f"a sample of the same recipe projects {words.gain(result.value)}"
             checked[at] = replace(result, caveats=(*result.caveats, measured))
-            caveats = (*checked[other].caveats, projected)
-            checked[other] = replace(checked[other], caveats=caveats, contradicted=True)
+            caveats, count = (*checked[other].caveats, projected), checked[other].contradicted + 1
+            checked[other] = replace(checked[other], caveats=caveats, contradicted=count)
     return checked
 
 
@@ -192,7 +192,7 @@ def _completed(result: Result, settings: tuple[str, ...], names: Counter[str]) -
 
 
 def _named(chart: Bars, names: Counter[str], settings: str = "") -> Bars:
-    """Return the chart with a unique name: its settings go before the last word; repeated names are numbered."""
+    """Return the chart with a unique name: `settings` go before its last word; a repeated name is numbered."""
     if settings:
         name, _, kind = chart.name.rpartition("-")
         chart = replace(chart, name=f"{name}-{settings}-{kind}")
@@ -244,7 +244,7 @@ def only(answer: Answer, wish: str) -> Answer:
 
 
 def _about(section: Section, card: str) -> Section | None:
-    """Return the section with only the results, lines and charts that name the card; None if none do."""
+    """Return the section with the results and lines that name the card, and their charts; None if nothing names it."""
 
     def fits(texts: Iterable[Value]) -> bool:
         return any(card in text.lower() for text in texts if isinstance(text, str))

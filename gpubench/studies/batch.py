@@ -38,7 +38,7 @@ class BatchAccuracy:
     rate: float
     marks: Counter[str]
     lr: str = ""
-    """The learning rate, if each batch has a different one; else empty."""
+    """The learning rate, if it depends on the batch; else empty."""
 
 
 def sections(compared: Compared) -> Iterator[Section]:
@@ -101,18 +101,19 @@ def _of_curves(workload: Workload, curves: list[tuple[Group, RateByBatch]]) -> S
 
 
 def _fastest(group: Group, curve: RateByBatch) -> Result:
-    """Return the result of the fastest batch over the smallest."""
-    least, best = min(curve), max(curve, key=lambda batch: curve[batch][0])
-    gain = curve[best][0] / curve[least][0]
+    """Return the result of the fastest batch over the smallest, or over the largest if the smallest is the fastest."""
+    best = max(curve, key=lambda batch: curve[batch][0])
+    other = min(curve) if best > min(curve) else max(curve)
+    gain = curve[best][0] / curve[other][0]
     where = f"on {words.name(group.label)} in {group.precision}"
-    claim = f"Batch {best:,} trains {words.times(gain)} as fast as batch {least:,} {where}"
+    claim = f"Batch {best:,} trains {words.times(gain)} as fast as batch {other:,} {where}"
     return words.result_of(
         [group],
         "batch",
         f"batch {best:,}",
         gain,
         claim,
-        baseline=f"{least:,}",
+        baseline=f"{other:,}",
         verdict="one run",
         trials=(1, 1),
         origin=f"{group.precision}, {group.suite}",
@@ -152,10 +153,10 @@ def _recipes(rows: pd.DataFrame) -> dict[str, list[BatchAccuracy]]:
 
 
 def _with_learning_rates(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with a column `lr`: moved out of `params` if each batch of a recipe has its own learning rate.
+    """Return the rows with a column `lr`: moved out of `params` if the learning rate of a recipe depends on the batch.
 
-    These batches are one recipe. `lr` is empty if all have one learning rate, a batch has several, or one has the
-    suite's default: then each learning rate is a recipe of its own.
+    Else `lr` is empty, and each learning rate is a recipe of its own: all batches have the same one, a batch has
+    several, or a batch has the suite's default.
     """
     recipe = frame["params"].map(lambda text: params_without(str(text), ["lr"]))
     lr = frame["params"].map(lambda text: params_of(text).get("lr", ""))
@@ -168,13 +169,10 @@ def _with_learning_rates(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _batch(rows: pd.DataFrame) -> BatchAccuracy:
-    accuracy, seconds, rate = (
-        float(rows[name].dropna().median()) for name in ("accuracy", "value", "samples_per_second")
-    )
-    first = rows.iloc[0]
-    return BatchAccuracy(
-        int(first["global_batch"]), accuracy, len(rows), seconds, rate, marks_in(rows), str(first["lr"])
-    )
+    names = ("accuracy", "value", "samples_per_second")
+    accuracy, seconds, rate = (float(rows[name].dropna().median()) for name in names)
+    batch, lr = int(rows["global_batch"].iloc[0]), str(rows["lr"].iloc[0])
+    return BatchAccuracy(batch, accuracy, len(rows), seconds, rate, marks_in(rows), lr)
 
 
 def _accuracy_section(suite: str, rows: pd.DataFrame) -> Section:
@@ -237,5 +235,5 @@ def _accuracy_result(suite: str, name: str, sizes: list[BatchAccuracy], cases: f
 
 
 def _named(size: BatchAccuracy) -> str:
-    """Return the batch, with its learning rate if each batch has a different one."""
+    """Return the batch, with its learning rate if that depends on the batch."""
     return f"{size.batch:,}" + (f" (lr {size.lr})" if size.lr else "")

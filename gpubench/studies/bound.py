@@ -28,7 +28,7 @@ CLEAR_LEAD = 1.25
 OVER = 1.05
 """Above this share of a measured peak, the peak is too low, for example measured on a busy device: measure it again."""
 IMPOSSIBLE = 1.5
-"""Above this share of a listed or measured peak, one of the figures is wrong, so the share is ignored."""
+"""Above this share of a listed or measured peak, a figure is wrong: then the MFU or the bottleneck is unknown."""
 AGAIN = " (over 100%: the measured peak is too low; run `gpubench peak` again)"
 ODD_SHAPES = 0.5
 """If at least this share of FLOPs is in products with sizes not divisible by 8, that explains slow mixed precision."""
@@ -47,7 +47,7 @@ class Bound:
     mfu: float | None = None
     """FLOP/s over the dense peak of the precision, for the whole pipeline."""
     peak: Literal["listed", "measured", "unknown"] = "unknown"
-    """The kind of peak: listed if the card is known, else measured."""
+    """The kind of peak that `mfu` is relative to: listed if the card and precision are listed, else measured."""
     limit_seconds: float | None = None
     """Time of the whole run at 100% of the peak."""
     share: float | None = None
@@ -85,7 +85,7 @@ def bound_of(row: Mapping[str, Any], *, throttled: bool = False) -> Bound:
 def peaks_used(row: Mapping[str, Any]) -> float:
     """Return how many device peaks a case uses: one per process on cards, one per node on CPUs.
 
-    If the user chose the number of threads, the peak of a CPU is per process.
+    If the user chose the number of threads, a CPU counts one per process, too.
     """
     shared = str(row.get("device", "")) == "cpu" and not row.get("threads_asked")
     return _number(row, "nodes" if shared else "processes") or 1.0
@@ -103,7 +103,8 @@ def _listed_peak(row: Mapping[str, Any]) -> float | None:
 def _bottleneck(row: Mapping[str, Any], throttled: bool) -> tuple[Bottleneck, str]:
     shares = busy_shares(row)
     described = ", ".join(f"{name} {share.text}" for name, share in shares.items())
-    if any(share.value > OVER and not share.at_most for share in shares.values()):
+    compute = shares.get("compute")
+    if compute and compute.of == "measured" and compute.value > OVER:
         described += AGAIN
     if throttled:
         return "throttled", "heat or hardware lowered the clock" + (f"; {described}" if described else "")
@@ -168,7 +169,7 @@ def busy_shares(row: Mapping[str, Any]) -> dict[Bottleneck, Share]:
     rate = _number(row, "resident_samples_per_second")
     if not rate:
         return {}
-    # A step without its loader cannot be slower, unless the machine was shared meanwhile.
+    # A step on a resident batch is not slower than a step with its loader, unless the machine was shared meanwhile.
     rate = max(rate, _number(row, "samples_per_second") or 0.0)
     process_rate = rate / (_number(row, "processes") or 1.0)
     rate /= peaks_used(row)

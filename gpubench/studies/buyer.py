@@ -21,7 +21,7 @@ Side = tuple[str, str]
 
 
 def sections(compared: Compared) -> Iterator[Section]:
-    """Yield a section for each pair of cards and mixed precision of the faster card; only if `compared.is_usual`."""
+    """Yield a section for each pair of cards and each mixed precision of the subject; only if `compared.is_usual`."""
     for workload in compared.workloads if compared.is_usual else []:
         usual = [c for c in workload.comparisons if c.subject.batch_policy not in TWIN_POLICIES]
         mixed = {
@@ -77,7 +77,7 @@ def _name(side: Side) -> str:
 def _result(
     pairs: Sequence[tuple[Comparison, Comparison]], models: Mapping[str, Mapping[Side, Group]], base: Side, best: Side
 ) -> Result:
-    """Return the result of the faster card in mixed precision over the slower one in fp32, over all models."""
+    """Return the result of the subject in mixed precision over the other card in fp32, for all models together."""
     groups = [group for card, gain in pairs for group in (gain.subject, card.other)]
     parts = tuple(
         Part(model, sides[best].median, sides[base].median, sides[base].median / sides[best].median)
@@ -87,7 +87,7 @@ def _result(
     trials = min(sides[best].trials for sides in models.values()), min(sides[base].trials for sides in models.values())
     ends = wide_range([part.value for part in parts])
     subject = f"{words.name(best[0])} in {best[1]}{' precision' * (best[1] == 'mixed')}"
-    # If one of the comparisons may not be judged, this result has no verdict either.
+    # If one of the comparisons cannot be judged, the reason replaces the verdict of this result.
     unlike = next((c.verdict for pair in pairs for c in pair if c.verdict == CONFLICT or c.is_unlike), "")
     baseline, may = f"{words.name(base[0])} in {base[1]}", "undecided" if unlike else ""
     claim = words.better(subject, baseline, ends or value, may, SECONDS, verb="train")

@@ -14,9 +14,9 @@ from gpubench.studies.section import Column, Estimate, Table, Value
 from gpubench.suite.trial import TRAINED
 
 MOST_PROCESSES = 1 << 20
-"""Rows with more processes than this are ignored."""
+"""The study `scaling` ignores measured rows with more processes than this."""
 PLAUSIBLE_SECONDS = (1e-9, 1e12)
-"""Range of the seconds of a run; other times are ignored."""
+"""Range of the seconds of a published run; other times are ignored."""
 
 
 def cases_of(rows: pd.DataFrame) -> frozenset[int]:
@@ -37,7 +37,7 @@ def estimate(group: Group, metric: Metric = SECONDS) -> Value:
 
 
 def interval_of(group: Group, metric: Metric) -> tuple[float, float] | None:
-    """Return the 95% interval of the metric; None below six trials."""
+    """Return the 95% interval of a group's median, in the metric's unit; None below six values."""
     if not group.interval:
         return None
     low, high = sorted(map(metric.shown, group.interval))
@@ -83,6 +83,11 @@ def batch_text(group: Group) -> str:
     """Return the batch and the policy that chose it."""
     size = "" if math.isnan(group.batch_size) else f"{group.batch_size:.0f} "
     return f"{size}({group.batch_policy}{', capped' if group.row['batch_capped'] else ''})"
+
+
+def rate_text(value: float) -> str:
+    """Return a rate with three digits or more; `unknown` for 0 and NaN."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value > 0 else "unknown"
 
 
 def evidence_table(groups: Sequence[Group], metric: Metric) -> Table:

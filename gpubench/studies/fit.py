@@ -9,7 +9,7 @@ from gpubench.studies.words import listed
 
 GIB = 2**30
 MARGIN = 1.1
-"""Factor on the computed peak: an allocator rounds sizes up, and kernels take memory beside that of their results."""
+"""Factor on the computed peak: an allocator rounds sizes up, and kernels take more memory than their results."""
 CONTEXT_GIB = 1.5
 """Memory that a card's driver, torch's kernels and a desktop take."""
 ROUND_TOKENS = 64

@@ -26,7 +26,7 @@ class Ladder:
     """The rungs of a suite on one specimen in one precision, lowest first."""
 
     rungs: list[Group]
-    """One group per rung, also of trials that missed the goal; `accuracy` and `success_rate` are means over trials."""
+    """One group per rung, with the trials that missed the goal. `accuracy` and `success_rate` are means over trials."""
     cases: frozenset[int]
 
     @property
@@ -36,7 +36,7 @@ class Ladder:
 
     @property
     def settings(self) -> str:
-        """Return the parameters that are neither off nor 0."""
+        """Return the parameters of the lowest rung that are neither off nor 0."""
         params = params_of(self.rungs[0].params)
         return params_text({name: text for name, text in params.items() if text not in {"", "0", "0.0", "false"}})
 
@@ -75,7 +75,7 @@ def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> li
 def _rung(groups: Sequence[Group], trials: pd.DataFrame) -> Group:
     """Return the group with most trials. Its row has the mean accuracy and the mean success rate of the trials.
 
-    `left_out` in its row is the number of trials of the other groups, `in_shares` whether a trial had several runs.
+    In its row, `left_out` counts trials of the other groups; `in_shares`: a trial's success rate is neither 0 nor 1.
     """
     rung = max(groups, key=lambda group: group.trials)
     left_out = sum(group.trials for group in groups) - rung.trials
@@ -99,7 +99,7 @@ def sections(compared: Compared) -> Iterator[Section]:
             if len(rungs) > 1:
                 results.append(_result(ladder, rungs))
             elif len(ladder.rungs) > 1:
-                charts.append(_chart(ladder, ladder.rungs[-1]))
+                charts.append(_chart(ladder, ladder.rungs[0], ladder.rungs[-1]))
         evidence = evidence_table([group for group in groups if group.suite == suite], compared.metric)
         title = f"{suite}: speedup of each step of its ladder"
         cases = frozenset[int]().union(*(ladder.cases for ladder in ladders))
@@ -108,7 +108,7 @@ def sections(compared: Compared) -> Iterator[Section]:
 
 
 def _result(ladder: Ladder, rungs: Sequence[Group]) -> Result:
-    """Return the speedup of all steps together: the last rung over the first, of those that reached their goal."""
+    """Return the result of all steps: the last of `rungs` over the first. Rungs that always missed are left out."""
     first, last = rungs[0], rungs[-1]
     trials = min(rung.trials for rung in rungs)
     # A note on only one of the two rungs is a caveat.
@@ -130,7 +130,7 @@ def _result(ladder: Ladder, rungs: Sequence[Group]) -> Result:
         facts={"kind": last.source or last.mode, "settings": ladder.settings},
         caveats=tuple(f"{model}: {note}" for model in notes for note in notes[model] if note not in shared),
         projected=ladder.projected,
-        charts=(_chart(ladder, last),),
+        charts=(_chart(ladder, first, last),),
         cases=ladder.cases,
     )
 
@@ -184,8 +184,8 @@ def _reached(rung: Group) -> str:
     return f"{share:.0%} of the runs" if rung.row["in_shares"] else f"{share * rung.trials:.0f} of {rung.trials}"
 
 
-def _chart(ladder: Ladder, last: Group) -> Bars:
-    """Return the chart with a bar per rung, its speedup, and a mark at the compute limit."""
+def _chart(ladder: Ladder, first: Group, last: Group) -> Bars:
+    """Return the chart: a bar per rung, its speedup, and a mark at the limit. `first` and `last` are in its title."""
     bar_groups = []
     for rung, before in ladder.steps:
         gain = before.median / rung.median if before else None
@@ -194,7 +194,6 @@ def _chart(ladder: Ladder, last: Group) -> Bars:
         bar = Bar(ladder.name, rung.median, rung.interval, note=note)
         bar_groups.append(BarGroup(rung.model, (bar,), f"{words.gain(gain)}x" if gain else "", worse=(gain or 1) < 1))
     limits = {rung.model: limit for rung in ladder.rungs if (limit := bound_of(rung.row).limit_seconds)}
-    first = ladder.rungs[0]
     seconds = f"Seconds per run{f', {words.PROJECTED}' * ladder.projected}, by step"
     return Bars(
         words.slug(f"{first.suite} ladder {first.model} to {last.model} {ladder.name}"),

@@ -1,4 +1,4 @@
-"""Specified peaks of cards (FLOP/s, bandwidth) from listed_peaks.toml. Used by `peak`, studies and `submit`."""
+"""Specified peaks of cards (FLOP/s, bandwidth) from listed_peaks.toml. `peak`, studies and `submit` use them."""
 
 import math
 import re

@@ -33,7 +33,7 @@ PARTS = {f"{part}_{what}": f"{named} {what}" for part, named in (("train", "trai
 
 
 def sections(compared: Compared) -> Iterator[Section]:
-    """Yield a section per workload, unless other studies show all its groups."""
+    """Yield a section per workload. A workload without pairs has none if other studies show all its groups."""
     for workload in compared.workloads:
         comparisons = [c for c in workload.comparisons if not is_change(c)]
         if not comparisons and _is_shown_elsewhere(workload, compared):
@@ -207,7 +207,7 @@ def _names(c: Comparison) -> tuple[str, str]:
 
 
 def _verdict(verdicts: Sequence[str]) -> tuple[str, tuple[int, str] | None]:
-    """Return the verdict if all models agree, else `undecided`, and (count, verdict) if the decided ones agree."""
+    """Return the verdict that all models share, else `undecided`; and (count, verdict) if one other verdict occurs."""
     counts = Counter(verdicts)
     if len(counts) == 1:
         return verdicts[0], None
@@ -281,7 +281,7 @@ def _speedup(c: Comparison, metric: Metric, settings: Mapping[str, str]) -> dict
 
 
 def _charts(result: Result, groups: Sequence[Group]) -> tuple[Bars, ...]:
-    """Return two charts: seconds of both sides, and speedups with their intervals.
+    """Return two charts: seconds (or rates) of both sides, and speedups with their intervals.
 
     Published times stay in seconds, as their authors drew them; others are drawn in minutes or hours if they are long.
     """

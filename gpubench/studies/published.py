@@ -70,7 +70,7 @@ def _epoch_line(epoch: Epoch) -> dict[Column, Value]:
 
 
 def stage_sections(compared: Compared) -> Iterator[Section]:
-    """Yield the hours by image size, a section per workload with trainings on several sizes; only for seconds."""
+    """Yield the hours by image size, a section per workload with several image sizes; only if seconds are compared."""
     for workload in compared.workloads if compared.metric.name == "seconds" else []:
         stages_of = [(group, hours_by_size(stages_in(str(group.row["table"])))) for group in workload.groups]
         trainings = [(group, stages) for group, stages in stages_of if len(stages) > 1]

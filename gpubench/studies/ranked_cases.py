@@ -22,8 +22,8 @@ from gpubench.studies.cards.ranking import Ranking, rank
 from gpubench.studies.section import Answer
 
 COMPARABLE = [column for column in KEY if column not in {"precision", "batch_policy"}]
-"""Columns that the cases of one ranking share. They also share the batch policy. Cards and precisions may differ, and
-so may the batches that the policy chose."""
+"""Columns that the cases of one ranking share. The cases also share the batch policy. Cards and precisions may differ,
+and so may the batches that the policy chose."""
 NO_ROWS = "No rows of gpubench yet. Below: the ranking by published figures."
 
 

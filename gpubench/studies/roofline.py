@@ -85,9 +85,9 @@ def _unknown(bounds: Sequence[tuple[Group, Bound]]) -> Iterator[str]:
     """Yield why the bottleneck of measured cases is unknown, with the cases."""
     cases: dict[str, list[str]] = defaultdict(list)
     for group, bound in bounds:
-        if bound.bottleneck == "unknown" and group.mode != "published":
+        if group.mode != "published":
             cases[bound.evidence].append(f"{group.model} {group.precision} on {group.label}")
-    yield from (f"bottleneck of {words.listed(names)} unknown: {evidence}" for evidence, names in cases.items())
+    yield from (f"the bottleneck of {words.listed(names)} is unknown: {evidence}" for evidence, names in cases.items())
 
 
 def _not_faster(workload: Workload) -> Iterator[str]:

@@ -24,7 +24,7 @@ DECIDED = frozenset(
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with its interval, at the confidence `level` of its column, in percent."""
+    """A figure with its interval. Its column has the confidence `level`, in percent."""
 
     value: float
     low: float | None = None
@@ -185,7 +185,7 @@ class Result:
     interval: tuple[float, float] | None = None
     """The 95% interval of the value."""
     verdict: str = ""
-    """`faster`, `slower`, `same` or `undecided`; if there is no verdict, the reason for that, such as `one run`."""
+    """A verdict, such as `faster` or `undecided`; if there is none, the reason for that, such as `one run`."""
     sure: tuple[int, str] | None = None
     """Number of models with a decided verdict, and that verdict, if the other models are undecided."""
     models: tuple[str, ...] = ("",)
@@ -202,11 +202,11 @@ class Result:
     settings: tuple[str, ...] = ()
     """The facts in which it differs from results with the same subject, baseline, precision and card."""
     differences: tuple[str, ...] = ()
-    """How its rows were made, and other differences between its sides."""
+    """How its rows were made, such as `quick mode`, and how its sides differ, such as `batches differ`."""
     caveats: tuple[str, ...] = ()
     """Why its figure may mislead: marked runs, models that differ widely, full runs with another figure."""
-    contradicted: bool = False
-    """Whether a sample of its recipe projects another figure: its last caveat, which `in_order` ignores."""
+    contradicted: int = 0
+    """Number of samples of its recipe that project another figure: its last caveats, which `in_order` ignores."""
     projected: bool = False
     """Whether its figures are projected from a sample."""
     parts: tuple[Part, ...] = ()
@@ -355,9 +355,9 @@ class Answer:
 def in_order(results: Sequence[Result]) -> list[Result]:
     """Return the results sorted: the user's own on cards first (the newest session first), then by kind (ASKED).
 
-    Bottlenecks come last, also those of own rows, because they compare nothing. Results of one kind: decided ones come
-    first, then those without caveats, with an interval, not published, with the highest value. The results of a pair
-    are kept together, at the place of the first.
+    Bottlenecks come last, also those of own rows, because they compare nothing. Results of one kind are sorted by these
+    keys: decided, without caveats, with an interval, not published, highest value. The results of a pair are kept
+    together, at the place of the first.
     """
 
     def doubt(result: Result) -> tuple[object, ...]:

@@ -35,7 +35,7 @@ POSITIVE = {
     "faster": "fast", "sooner": "soon", "cheaper": "cheap", "thriftier": "thrifty", "smaller": "small",
     "larger": "large", "better": "accurate", "lower": "low",
 }  # fmt: skip
-"""Adjective for each verdict, for use in sentences."""
+"""Adjective for the better of a metric's two verdicts, for use in sentences."""
 
 
 def gain(value: float) -> str:
@@ -69,7 +69,7 @@ def sample_of(suite_name: str) -> str:
 
 
 def listed(names: Iterable[str], most: int = 0, what: str = "more") -> str:
-    """Return `a`, `a and b` or `a, b and c`; of over `most` + 1 names the first `most`: `a, b and 7 more`."""
+    """Return `a`, `a and b` or `a, b and c`; of more than `most` + 1 names only the first: `a, b and 7 more`."""
     texts = list(names)
     if most and len(texts) > most + 1:
         texts[most:] = [f"{len(texts) - most} {what}"]
@@ -110,9 +110,8 @@ def basis(result: Result) -> str:
         words.append(f"95%: {gain(result.interval[0])} to {gain(result.interval[1])}")
     words.append(why_undecided(result))
     words += [*result.differences, *([PROJECTED] if result.projected else [])]
-    return ", ".join(
-        [*(name(word, FACT) for word in words if word), *(name(caveat, CAVEAT) for caveat in result.caveats)]
-    )
+    texts = [*(name(word, FACT) for word in words if word), *(name(caveat, CAVEAT) for caveat in result.caveats)]
+    return ", ".join(texts)
 
 
 def why_undecided(result: Result) -> str:
@@ -254,12 +253,12 @@ def with_differences(titles: Sequence[str], rows: Sequence[Mapping[str, Any]]) -
         texts |= {"model": str(row["model"])} if "model" in row else {}
         texts |= {"precision": str(row["precision"]), "card": short(str(row["card"]))}
         machine = {column: texts.pop(column) for column in (*STACK, *SPECIMEN) if column in texts}
-        facts.append(texts | settings_of(row) | machine)  # the first ones are preferred
+        facts.append(texts | settings_of(row) | machine)  # earlier facts are preferred
     return [", ".join(filter(None, [title, *more])) for title, more in zip(titles, apart(titles, facts), strict=True)]
 
 
 def _distinguishing(facts: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return the names of facts that distinguish these: facts that all have come first, then words before settings."""
+    """Return names of facts that distinguish the items. Facts of all items are tried first, words before settings."""
 
     def place(fact: str) -> tuple[object, ...]:
         texts = [item.get(fact, "") for item in facts]

@@ -2,12 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
 
 from gpubench.rows import alike
 from gpubench.submit.submitted import Problem, SubmittedRow
+from gpubench.welch import LOOKS, is_decided_early
 
 ASKED = ("session", "suite", "model", "precision", "processes", "device_hash")
 """Columns of a case that are known even if a trial failed before its batch was chosen."""
+MODEL = [name for name in ASKED if name != "precision"]
 FIGURES = (
     "seconds", "train_seconds", "valid_seconds", "samples_per_second", "resident_samples_per_second", "loader_wait",
     "setup_seconds", "startup_seconds", "precision_error", "loss", "accuracy",
@@ -37,19 +40,20 @@ def _by(rows: Iterable[SubmittedRow], columns: Sequence[str]) -> dict[Shape, lis
 
 
 def _missing_trials(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
-    """Yield cases that lack trials of their run (slow or failed ones may have been removed), and wrong seeds."""
+    """Yield problems: cases that lack trials of their run (slow or failed ones may have been removed), wrong seeds."""
     failed = _by((row for row in rows if not row.trained), ASKED)
-    last = {
-        session: max((int(row.number("trial")) for row in group if row.known("trial")), default=0)
-        for (session,), group in _by((row for row in rows if row.trained), ["session"]).items()
-    }
-    for case in _by((row for row in rows if row.trained and row.known("trial")), alike.SUBMITTED).values():
+    numbered = [row for row in rows if row.trained and row.known("trial")]
+    ends: dict[Shape, int] = {}
+    for run in _by(numbered, ["session"]).values():
+        last = max(int(row.number("trial")) for row in run)
+        ends |= {key: _end(model, last) for key, model in _by(run, MODEL).items()}
+    for case in _by(numbered, alike.SUBMITTED).values():
         first = case[0]
         others = failed.get(tuple(str(first.cells[name]) for name in ASKED), [])
         present = {int(row.number("trial")) for row in [*case, *others] if row.known("trial")}
         # A run with --until adds no trials to a case without an ok trial.
         goes_on = not first.known("until") or any(row.text("status") == "ok" for row in case)
-        end = last[first.text("session")] if goes_on else max(present)
+        end = ends[tuple(str(first.cells[name]) for name in MODEL)] if goes_on else max(present)
         missing = [trial for trial in range(end + 1) if trial not in present]
         if missing:
             named = ", ".join(map(str, missing[:NAMED_TRIALS])) + (", ..." if len(missing) > NAMED_TRIALS else "")
@@ -63,8 +67,20 @@ def _missing_trials(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
                 yield row.problem("trial", f"its seed does not fit that of {_where(first, row)}, of the same case")
 
 
+def _end(model: Sequence[SubmittedRow], last: int) -> int:
+    """Return the last trial that a model's cases need: `last`, or their own last if a run could leave out the model."""
+    own = max(int(row.number("trial")) for row in model)
+    ok = (row for row in model if row.text("status") == "ok" and row.number("seconds") > 0)
+    by_case = _by(ok, alike.SUBMITTED).values()
+    cases = [(case[0].text("precision"), [row.number("seconds") for row in case]) for case in by_case]
+    ratios = [(a, b) for (one, a), (other, b) in combinations(cases, 2) if one != other]
+    # As in runner/early.py: a sampled run leaves out a model after round 3 or 4 if all of its ratios are decided.
+    may_stop = model[0].text("mode") == "sampled" and not model[0].known("until") and own + 1 in LOOKS
+    return own if may_stop and ratios and all(is_decided_early(a, b) for a, b in ratios) else last
+
+
 def _copies(rows: Sequence[SubmittedRow], published: Sequence[SubmittedRow]) -> Iterator[Problem]:
-    """Yield rows with the laps or the figures of another row."""
+    """Yield a problem for each row that has the laps or the figures of another row."""
     submitted = {id(row): at for at, row in enumerate(rows)}
     every = [row for row in [*published, *rows] if row.trained]
     copied: set[int] = set()

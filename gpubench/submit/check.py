@@ -81,7 +81,7 @@ def _missing(loaded: Loaded, rows: Sequence[SubmittedRow], shared: Iterable[Prob
 
 
 def _sentences(problems: Iterable[Problem]) -> Iterator[str]:
-    """Return a sentence for each problem, at most MOST_NAMED for each column, then the number of other lines."""
+    """Yield a sentence for each line with problems, up to MOST_NAMED per column, then the number of other lines."""
     cells: dict[str, dict[int, list[Problem]]] = defaultdict(lambda: defaultdict(list))
     for problem in problems:
         cells[problem.column][problem.place.line].append(problem)
@@ -96,12 +96,9 @@ def _sentences(problems: Iterable[Problem]) -> Iterator[str]:
 def _provenance(frame: pd.DataFrame) -> Iterator[str]:
     """Yield which columns about the origin of rows are empty or contradict each other."""
     measured = frame["source"] == ""
-    for rows, names, whose in (
-        (frame[measured], PROVENANCE, ""),
-        (frame[~measured], PUBLISHED, " of a published figure"),
-    ):
+    for rows, names, whose in ((measured, PROVENANCE, ""), (~measured, PUBLISHED, " of a published figure")):
         for name in names:
-            lacking = int((rows[name].astype(str) == "").sum())
+            lacking = int((frame.loc[rows, name].astype(str) == "").sum())
             if lacking:
                 yield f"provenance: {lacking} row(s){whose} without {name}"
     edited = int((frame[measured]["commit"].str.endswith("+")).sum())
@@ -152,9 +149,7 @@ def _notes(loaded: Loaded, rows: Sequence[SubmittedRow]) -> Iterator[str]:
     if DIGEST not in loaded.places[0].header:
         yield f"no {DIGEST}: edited rows cannot be detected"
     if others := sorted({row.text("suite") for row in new_rows if row_checks.suite_of(row) is None}):
-        yield harmless(
-            f"{', '.join(others)}: another suite_digest than this gpubench has; models and goals not checked"
-        )
+        yield harmless(f"{', '.join(others)}: suite_digest unknown here, so models and goals were not checked")
     cards = {(row.text("card"), row.number("card_memory_bytes")) for row in new_rows}
     if unlisted := sorted({card for card, memory in cards if listed_peaks.find(card, memory) is None}):
         yield harmless(f"{', '.join(unlisted)}: no listed peak, so their rates were not checked")

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from importlib import resources
 
 from gpubench.rows.column import DIGITS
+from gpubench.rows.lines import number_of
 from gpubench.rows.params import params_of
 from gpubench.rows.row import QUALITIES
 from gpubench.studies import listed_peaks
@@ -26,7 +27,7 @@ FIRST_RUN = datetime(2026, 11, 20, tzinfo=UTC)
 SAME_PEAK = 1.1
 """Maximum ratio of a training's FLOP/s to the measured peak. Above 1, because the peak was measured at another time."""
 EMULATED = 10.0
-"""The same ratio for fp16 on a CPU, which emulates it: convolutions were 4.4 times as fast as the peak's products."""
+"""The same ratio for fp16 on a CPU, which emulates fp16: convolutions were 4.4 times as fast as the peak's matmuls."""
 MEMORY_SLACK = 1.05
 """Maximum ratio of used memory to the card's memory, which tools count in different ways."""
 ROUNDED = 10.0 ** (1 - DIGITS)
@@ -47,9 +48,7 @@ MODES = ("sampled", "full", "quick")
 def problems(row: SubmittedRow) -> Iterator[Problem]:
     """Return the problems of one row of a training that gpubench ran."""
     if not row.known("torch") and not row.known("precision_proof"):
-        yield row.problem(
-            "torch", "rows of a suite without torch are not accepted: they have no proof of their precision"
-        )
+        yield row.problem("torch", "rows of a suite without torch are not accepted: they have no proof of precision")
         return
     checks = _check_required, _check_suite, _check_goal, _check_times, _check_date, _check_card, _check_work
     for check in (*checks, _check_precision):
@@ -105,7 +104,7 @@ def _check_goal(row: SubmittedRow) -> Iterator[Problem]:
         return
     goal = suite.goal
     if isinstance(goal, str):
-        goal = float(params_of(row.text("params")).get(goal) or 0)
+        goal = number_of(params_of(row.text("params")).get(goal, "0"))
     if goal and passed != suite.reaches(row.number(suite.quality), goal, ROUNDED):
         yield row.problem("status", f"{suite.quality} is {row.number(suite.quality):g}, and the goal is {goal:g}")
 
@@ -150,11 +149,10 @@ def _check_card(row: SubmittedRow) -> Iterator[Problem]:
         yield row.problem("card", f"the device is the CPU {shown_cell(cpu)}")
     elif row.text("device").startswith("cuda") and card == cpu:
         yield row.problem("card", f"the device is {row.text('device')}, not a CPU")
-    memory, used = row.number("card_memory_bytes"), row.number("peak_memory_bytes")
-    if used > memory * MEMORY_SLACK:
-        yield row.problem("peak_memory_bytes", f"the card has {shown_cell(memory)}")
-    if row.number("device_memory_bytes") > memory * MEMORY_SLACK:
-        yield row.problem("device_memory_bytes", f"the card has {shown_cell(memory)}")
+    memory = row.number("card_memory_bytes")
+    for name in ("peak_memory_bytes", "device_memory_bytes"):
+        if row.number(name) > memory * MEMORY_SLACK:
+            yield row.problem(name, f"the card has {shown_cell(memory)}")
     named = re.search(r"(\d+) ?GB\b", card)
     if named and row.accelerator and memory > int(named[1]) * 1.1e9:
         yield row.problem("card_memory_bytes", f"the card's name has {named[0]}")
@@ -168,20 +166,15 @@ def _check_work(row: SubmittedRow) -> Iterator[Problem]:
     flops = row.number("flops_per_sample") * rate / peaks_used(row.cells)
     peak, moved = row.number("measured_peak_flops"), row.number("measured_bandwidth_bytes_per_second")
     emulated = not row.accelerator and row.text("precision").startswith("fp16")
+    done = f"that is {shown_cell(flops)} FLOP/s, and"
     if flops > peak * (EMULATED if emulated else SAME_PEAK):
-        yield row.problem(
-            "samples_per_second",
-            f"that is {shown_cell(flops)} FLOP/s, and the peak measured on the card is {shown_cell(peak)}",
-        )
+        yield row.problem("samples_per_second", f"{done} the peak measured on the card is {shown_cell(peak)}")
     card = listed_peaks.find(row.text("card"), row.number("card_memory_bytes"))
     if card is None:
         return
     listed = card.peak(row.text("precision")) or math.inf
     if flops > listed * IMPOSSIBLE:
-        yield row.problem(
-            "samples_per_second",
-            f"that is {shown_cell(flops)} FLOP/s, and {card.name} is specified for {shown_cell(listed)}",
-        )
+        yield row.problem("samples_per_second", f"{done} {card.name} is specified for {shown_cell(listed)}")
     if peak > listed * IMPOSSIBLE:
         yield row.problem("measured_peak_flops", f"the specified peak of {card.name} is {shown_cell(listed)}")
     if moved > card.bytes_per_second * IMPOSSIBLE:

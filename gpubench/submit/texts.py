@@ -15,7 +15,7 @@ PRIVATE = {
     "an e-mail address": re.compile(r"[\w.+-]@[\w-]+\.[A-Za-z]{2,}"),
     "a network address": re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}\b(?!\.\d)"),
 }
-VERSIONS = ("torch", "torchvision", "fastai", "cuda", "cudnn", "driver", "python", "os", "source")
+VERSIONS = ("torch", "torchvision", "fastai", "cuda", "cudnn", "driver", "python", "os")
 """Columns in which four numbers with dots are a version, not a network address."""
 LISTS = ("laps", "batch_curve", "table")
 """Columns that contain a JSON list, which may be long."""

@@ -96,7 +96,7 @@ def find(name: str) -> LoadedSuite:
 
 
 def find_all(names: Sequence[str]) -> list[LoadedSuite]:
-    """Return the suites called `names`, without duplicates; raises UserError where two files have the same name."""
+    """Return the suites called `names`, without duplicates; raises UserError if two files have the same name."""
     suites: dict[str, LoadedSuite] = {}
     for suite in map(find, dict.fromkeys(names)):
         first = suites.setdefault(suite.name, suite).path
@@ -129,7 +129,7 @@ def load(path: Path) -> LoadedSuite:
 
 
 def sources(path: Path) -> list[Path]:
-    """Return the files of a suite: one file, or a folder's, `__init__.py` first. Raises UserError without it."""
+    """Return the .py files of a suite, a folder's `__init__.py` first; raises UserError if a folder lacks that file."""
     if not path.is_dir():
         return [path]
     first = path / "__init__.py"

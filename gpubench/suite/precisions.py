@@ -22,7 +22,7 @@ class Precision:
     same range: torch's switches and the dtypes of operands distinguish them.
     """
     products: str
-    """The precision of its multiplications. A card must support that precision too, and its peak FLOP/s apply."""
+    """The precision of its multiplications. A card must support this precision too, and the peak FLOP/s in it apply."""
     autocast: str = ""
     """torch's dtype of autocast; empty without autocast."""
     tf32: bool = False
@@ -67,7 +67,7 @@ PRECISIONS: Mapping[str, Precision] = {
 """All precisions by name, in the order in which `--precision all` runs them."""
 
 LINEAR_ONLY = frozenset(name for name, precision in PRECISIONS.items() if precision.linears)
-"""Precisions of large linear layers; the rest of the model computes in bf16."""
+"""Precisions that only large linear layers compute in; the rest of the model computes in bf16."""
 
 NO_LARGE_LINEAR = "no linear layer is large enough (sizes: multiples of 16, at least 32; the last layer does not count)"
 

@@ -1,4 +1,4 @@
-"""What a suite declares itself with: Suite, Param, Blueprint; the parameters of every suite; the names of studies."""
+"""The classes that declare a suite (Suite, Param, Blueprint), the parameters of every suite, the names of studies."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,8 +23,7 @@ class Param:
     least: float = 0
     """The smallest number allowed."""
     read: Callable[[str], str] | None = None
-    """Turns the given text into the text that rows store, which has no spaces. For example, it reads a file and returns
-    its content. Raises UserError."""
+    """Turns the given text into the text that rows store, without spaces: it may read a file. Raises UserError."""
 
     def parse(self, name: str, text: str) -> ParamValue:
         """Return `text` as a value of this parameter; raises UserError that names the allowed values."""
@@ -37,7 +36,8 @@ class Param:
                 if not self.least <= value < float("inf"):
                     raise ValueError(text)
         except (KeyError, ValueError, OverflowError):
-            kind = "true or false" if isinstance(self.default, bool) else f"a number, {self.least:g} or more"
+            number = "a whole number" if isinstance(self.default, int) else "a number"
+            kind = "true or false" if isinstance(self.default, bool) else f"{number}, {self.least:g} or more"
             raise UserError(f"--set {name}={text}: {name} is {kind}") from None
         if self.choices and value not in self.choices:
             allowed = ", ".join(str(choice) for choice in self.choices)
@@ -164,8 +164,7 @@ class Suite:
     """Given model and params, the name of the pretrained weights it starts from, or an empty string."""
     check: Callable[[Mapping[str, ParamValue], Path, str], None] | None = None
     """Given params, the data's folder and the data's name in rows, raises UserError if a trial would fail on them.
-    Called after the download of the data and before any training; not called for synthetic data. Must not import
-    torch."""
+    Called after the download of the data, before any training; not for synthetic data. Must not import torch."""
     suited: Callable[[Mapping[str, ParamValue], str, str], Mapping[str, tuple[str, str]]] | None = None
     """Given params, the kind of device and the data's name in rows: values for --set, by parameter, that suit this
     device or data better than the defaults, each with its reason. `--quick` uses them, unless the user set others."""
@@ -182,8 +181,7 @@ class Suite:
     ranks: Callable[[Mapping[str, ParamValue]], int] | None = None
     """Given the params, the number of training processes of a trial, where that is part of the recipe."""
     flops: Callable[[str, Mapping[str, ParamValue]], float] | None = None
-    """Given model and params, FLOPs of forward and backward per sample, if torch's counter cannot count them
-    (nn.LSTM)."""
+    """Given model and params, FLOPs of forward and backward per sample, if torch cannot count them (nn.LSTM)."""
     blueprint: Callable[..., Blueprint] | None = None
     """Given a Trial, its network and schedule, for `gpubench show`. It may import torch."""
     projected_over_full: tuple[float, float] | None = None

@@ -170,7 +170,7 @@ class Lap:
 
 @dataclass(frozen=True)
 class Telemetry:
-    """What the parent read from the device during the timed training laps; None and empty if it could not.
+    """What the parent read from the device during the timed training laps; None or empty if it could not.
 
     Its fields are columns of the row; rows/row.py describes them.
     """

@@ -1,7 +1,7 @@
 """Tools for suites to train with: clock, precision, optimizer step, device, process group, fastai callbacks.
 
-Suites import the names below from here (a public API, docs/adding-a-suite.md). Imports suite, data and hardware.
-Importing this does not import torch: names are loaded on first use. The callbacks are in `gpubench.training.fastai`.
+Suites import the names below from here (a public API, docs/adding-a-suite.md), and callbacks from fastai.py.
+The modules here import suite, data and hardware. The package imports no torch until one of the names is first used.
 The worker makes the clock, and sets up device, precision and processes.
 """
 

@@ -1,4 +1,4 @@
-"""Sums tensors over processes: by the backend's all-reduce, or in three steps over groups; also DDP's gradients."""
+"""Sums tensors and DDP's gradients over processes: by the backend's all-reduce, or in three steps over groups."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +23,7 @@ def flat(tensor: torch.Tensor) -> None:
 
 
 def hierarchical(trial: Trial, group: int) -> Sum:
-    """Return a sum in three steps: reduce in groups, all-reduce between the first of each group, broadcast back.
+    """Return a sum in three steps: reduce inside groups, all-reduce between their first processes, broadcast back.
 
     The method of Jia and others 2018 (arXiv 1807.11205). `group` is the number of processes in a group; 0 means one
     group per machine. Every process must call this at the same time. Raises UserError if `group` does not divide the
@@ -54,7 +54,7 @@ def hybrid(trial: Trial, group: int, most_bytes: int) -> Sum:
 
 
 def group_size(trial: Trial, group: int) -> int:
-    """Return the number of processes in a group (0: those of one machine); raises UserError as `hierarchical` does."""
+    """Return the number of processes in a group (`group` 0: in a machine); raises UserError as `hierarchical` does."""
     world = trial.case.processes
     size = group or world // trial.case.nodes
     if world % size:

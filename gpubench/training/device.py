@@ -46,7 +46,7 @@ def _cuda_refusal() -> str:
     """Return torch's reason for not using an NVIDIA card."""
     try:
         torch.cuda.init()
-    except Exception as error:  # an AssertionError where it was built without CUDA
+    except Exception as error:  # an AssertionError if torch was built without CUDA
         return _first_line(error)
     return "torch counts no device"
 
@@ -164,7 +164,7 @@ def _driver() -> str:
 
 
 LARGEST_CONTEXT_BYTES = 1 << 30
-"""A CUDA context with its loaded kernels takes 0.2 to 0.8 GiB."""
+"""Upper limit for a CUDA context, which takes 0.2 to 0.8 GiB with its loaded kernels."""
 
 
 def open_device(name: str, memory_limit_bytes: int | None) -> torch.device:
@@ -274,7 +274,7 @@ class MemoryUse:
 
     @property
     def retries(self) -> int:
-        """How often the allocator freed its cache and retried since the watched steps: it needs a smaller batch."""
+        """How often the allocator freed its cache and retried since the watched steps: never if the batch fits well."""
         return self._all_retries() - self._retries_before
 
     def _all_retries(self) -> int:

@@ -1,4 +1,4 @@
-"""Batches of images that stay in the device's memory, for the suites `resnet` and `largebatch`."""
+"""Makes batches from images in the device's memory, for the suites `resnet` and `largebatch`."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -12,7 +12,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 
 
 def process_seed(trial: Trial) -> int:
-    """Return the seed of random transforms, which differs by process; the order of samples has the trial's seed."""
+    """Return the seed of this process's random transforms. The order of samples has the same seed in all processes."""
     return trial.seed + ((trial.rank + 1) << 32)
 
 
@@ -20,7 +20,7 @@ class DeviceImages:
     """Batches made on the device from uint8 images in its memory, so that a fast card does not wait for the host.
 
     Every process has all images, and takes its share of each step: `shards`. `prepare` turns the images of a batch into
-    the model's input; it draws random numbers from the given generator. `shuffle`: each pass has another order.
+    the model's input, with random numbers from the generator that it gets. `shuffle`: each pass has another order.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ class PrecisionCallback(Callback):
     """Trains in any precision on any device; fastai's MixedPrecision and NonNativeMixedPrecision need CUDA.
 
     Forward and loss of training and validation run under the mode's autocast, or in the model's 16-bit dtype; the
-    loss gets the prediction in float32. A Stepper scales the loss, and takes the step if fastai's is not enough.
+    loss gets the prediction in float32. A Stepper scales the loss, and takes the step if fastai's step is not enough.
     """
 
     order = 10  # after fastai's own preparations, before its recorder
@@ -32,7 +32,7 @@ class PrecisionCallback(Callback):
         self._context: AbstractContextManager[object] | None = None
 
     def before_fit(self) -> None:
-        """Cast the model and make the Stepper of a new optimizer; end an autocast that an exception left open."""
+        """If the optimizer is new, cast the model and make a Stepper. End an autocast that an exception left open."""
         self.after_loss()
         if self._opt is self.opt:
             return  # a second fit continues with the same master weights
@@ -164,7 +164,7 @@ def train_resident(learn: Learner, clock: Clock) -> None:
     device = next(learn.model.parameters()).device  # torch's loaders have no device
     resident = None
     for batch in clock.resident():
-        # A worker's batch is in the host's memory; it is copied once, so that these laps have no copies.
+        # A batch of a torch DataLoader is in the host's memory. It is copied once, so that these laps have no copies.
         resident = to_device(batch, device) if resident is None else resident
         with quiet(learn.model, clock.together):
             learn.one_batch(0, resident)

@@ -14,17 +14,17 @@ from torch.utils.flop_counter import FlopCounterMode
 from gpubench.training.operands import family_of, have_subclass
 
 UNTOUCHED = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view"}
-"""Names of calls that only allocate memory or change its shape. Views are recognised by `is_view`."""
+"""Names of calls that only allocate a tensor or change its shape. Views are recognised by `is_view`."""
 
 PICKS = {"embedding", "index", "index_select", "gather", "take"}
 """Names of calls that read only as many bytes of their first operand as they return."""
 
 PRODUCTS = re.compile(r"_int_mm|_scaled_mm(_v2)?|(_scaled)?_grouped_mm(_v2)?")
-"""Names of calls that multiply their first two operands, and for which some releases of torch have no formula."""
+"""Pattern of names of calls that multiply their first two operands. Some releases of torch lack their formulas."""
 
 TENSOR_CORE_MULTIPLE = 8
-"""Tensor cores need dimensions of 16-bit products that are multiples of it (NVIDIA, Deep Learning
-Performance Guide: matrix multiplication, "Tensor Core requirements")."""
+"""Tensor cores are most efficient if the dimensions of 16-bit products are multiples of this number (NVIDIA, Deep
+Learning Performance Guide: matrix multiplication, "Tensor Core requirements")."""
 
 
 class Work(TorchDispatchMode):
@@ -46,7 +46,7 @@ class Work(TorchDispatchMode):
         self.odd_flops = 0
         """FLOPs of products with a dimension that is not a multiple of 8."""
         self.unseen: set[str] = set()
-        """Names of products and RNNs without a formula, or whose formula failed: their FLOPs are not counted."""
+        """Names of products, convolutions and RNNs whose FLOPs are not counted: there is no formula, or it failed."""
         self._flops = 0
         self._formulas = FlopCounterMode(display=False).flop_registry
 
@@ -88,7 +88,7 @@ class Work(TorchDispatchMode):
 
 
 def work_fields(work: Work | None, samples: int, of_suite: float | None) -> dict[str, Any]:
-    """Return the fields of a Measurement from a watched step of `samples` samples; `work` is None if not counted.
+    """Return fields of a Measurement from a watched step of `samples` samples; `work` is None if it was not counted.
 
     `of_suite`, the suite's FLOPs per sample, replaces the count if it is not None.
     """

@@ -9,14 +9,14 @@ from gpubench.training.stepper import begin_momentum
 ROW = 1024
 """Elements in a row of the concatenated tensor. Norms are computed by row first; each weight begins a new row."""
 LEAST = 1e-8
-"""Number that is added to divisors, as in timm."""
+"""Number that is added to a divisor, so that it is never zero; the same as in timm."""
 
 
 class Lars(torch.optim.SGD):
     """SGD with momentum; each weight's learning rate adapts to its norm (You and others 2017, arXiv 1708.03888).
 
-    Weights of one dimension (biases and BatchNorm's) neither decay nor adapt. Other gradients are concatenated into one
-    tensor to scale them, so that the number of kernels does not depend on the network's size
+    Weights of one dimension (biases and BatchNorm's) have no weight decay, and their rate does not adapt. The gradients
+    of the others are concatenated to scale them, so that the number of kernels does not depend on the network's size
     (docs/research/decisions/10-lars.md). The rest is torch's fused SGD, which skips a step whose gradients overflowed.
     """
 

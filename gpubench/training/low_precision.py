@@ -17,12 +17,12 @@ from gpubench.errors import Unsupported
 from gpubench.suite.precisions import NO_LARGE_LINEAR
 
 MULTIPLE = 16
-"""`torch._scaled_mm` takes dimensions that are multiples of it."""
+"""`torch._scaled_mm` only takes dimensions that are multiples of this number."""
 LEAST = 32
 """Smallest dimension: on CUDA `torch._int_mm` needs more than 16 rows."""
 INT8_MOST = 127
 SMALLEST = 1e-12
-"""A scale is a number divided by at least this, so that it is finite for a tensor of zeros."""
+"""Least divisor when a scale is computed, so that the scale of a tensor of zeros is finite."""
 
 
 def float8_types() -> tuple[torch.dtype, torch.dtype]:
@@ -125,7 +125,7 @@ class LowPrecisionLinear(nn.Linear):
 
     product: type[torch.autograd.Function]
     multiplied = 0
-    """Number of 8-bit products in its last forward pass and in the backward pass after it."""
+    """Number of 8-bit products in the layer's last forward pass with gradients, and in the backward pass after it."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the output (..., out_features) for `x` (..., in_features), computed in a multiple of 32 rows."""
@@ -165,7 +165,7 @@ def convert(model: nn.Module, name: str) -> None:
 
     A model that is one linear layer is converted whatever its sizes. Raises Unsupported if no layer is converted.
     """
-    # Not subclasses, which may compute something else.
+    # Subclasses of nn.Linear are left out, because they may compute something else.
     linears = [module for module in model.modules() if type(module) is nn.Linear]
     layers = [layer for layer in linears if layer is model or (layer is not linears[-1] and fits(layer))]
     if not layers:

@@ -24,7 +24,7 @@ def memory_format(case: Case) -> str:
 
 
 def layout(case: Case) -> torch.memory_format:
-    """Return the layout as torch's constant."""
+    """Return the layout of `memory_format` as torch's constant."""
     return torch.channels_last if memory_format(case) == "channels_last" else torch.contiguous_format
 
 
@@ -32,8 +32,8 @@ def fastest(precision: str, device: str) -> str:
     """Return the layout that is fastest in this precision on `device`.
 
     With channels last, cuDNN is faster only on tensor cores, which IEEE fp32 does not use; elsewhere it is slower (a
-    V100 in fp32: 2.76 s against 1.68 s, pytorch/pytorch#44943). Also faster with channels last: MIOpen on Instinct
-    cards in half precision, and oneDNN (CPUs and Intel's cards). Apple's Metal is faster with channels first.
+    V100 in fp32: 2.76 s against 1.68 s, pytorch/pytorch#44943). MIOpen on Instinct cards in half precision and oneDNN
+    (CPUs and Intel's cards) are also faster with channels last. Apple's Metal is faster with channels first.
     """
     kind = torch.device(device).type
     on_tensor_cores = PRECISIONS[precision].tf32 or not PRECISIONS[precision].full

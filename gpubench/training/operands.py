@@ -69,7 +69,7 @@ class OperandWatch(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def _count(self, name: str, operands: Sequence[Operand]) -> torch.dtype | None:
-        """Count a call by the dtype of its first operand (its narrowest one if others are scales); return the dtype."""
+        """Count a call by the dtype of its first operand (if others are scales: the narrowest); return that dtype."""
         narrow = NARROW.fullmatch(name)
         if narrow:
             dtypes = sorted((dtype for dtype, _ in operands), key=lambda dtype: dtype.itemsize)
@@ -110,7 +110,7 @@ class OperandWatch(TorchDispatchMode):
             yield eager
 
     def _read(self, profiler: profile) -> int:
-        """Count the calls in a profile by operands; return how many are of compiled code; 0 if Triton hides some."""
+        """Count the calls in a profile by operands; return how many are of compiled code; 0 if Triton hides dtypes."""
         trace = Trace(profiler)
         inside = 0
         for name, operands, is_compiled in trace.calls(lambda name: bool(family_of(name)), NARROW.fullmatch):

@@ -55,7 +55,7 @@ class Mode:
 
     @property
     def adam_eps(self) -> float:
-        """Adam's epsilon: 1e-8, but in pure fp16 the square root of 2**-24: smaller second moments become 0."""
+        """Adam's epsilon: 1e-8, but in pure fp16 2**-12, the square root of the smallest fp16 number."""
         return 2.0**-12 if PRECISIONS[self.name].pure and KINDS[self.name].weights is torch.float16 else 1e-8
 
     def autocast(self) -> AbstractContextManager[object]:
@@ -66,9 +66,9 @@ class Mode:
         return torch.autocast(self.device_type, dtype=dtype)
 
     def prepare(self, model: nn.Module) -> nn.Module:
-        """Cast `model` to the weights of the precision, in place, and return it; call it before optimizer and DDP.
+        """Cast `model` to the precision's weight dtype, in place, and return it. Call this before optimizer and DDP.
 
-        In float8 and int8-mixed only the large linear layers change; raises Unsupported without one (low_precision.py).
+        In float8 and int8-mixed only large linear layers change (low_precision.py). Without one it raises Unsupported.
 
         With master weights everything but BatchNorm becomes 16-bit, as in Apex O2 and fastai's non-native mixed
         precision; BatchNorm's inputs are 16-bit, and it computes in float32. In a pure precision everything becomes

@@ -23,9 +23,9 @@ from gpubench.training.device import bus_address
 
 
 def distributed(model: torch.nn.Module, trial: Trial, **options: Any) -> torch.nn.Module:
-    """Return the model in DDP (with `options`), which averages gradients over all processes; alone: unchanged.
+    """Return the model in DDP (with `options`), which averages gradients over processes; unchanged if there is one.
 
-    Call it after moving the model to its device and freezing layers. Gradients are views of the sent buffers: no copy.
+    Call it after moving the model to its device and freezing layers. Gradients are views of sent buffers, not copies.
     """
     if trial.case.processes == 1:
         return model
@@ -51,7 +51,7 @@ def weighted_mean(values: Sequence[float], weight: float, trial: Trial) -> list[
 def loopback_store(timeout_seconds: float) -> dist.TCPStore:
     """Return a new store that only programs of this machine can reach.
 
-    torch itself would bind it to every interface, whatever its address, so the socket is made here.
+    torch itself would listen on every interface, whatever address it gets, so the socket is made here.
     """
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
@@ -130,7 +130,7 @@ def _cards(trial: Trial, device: torch.device) -> list[str]:
 
 
 def _is_bound(device: torch.device) -> bool:
-    """Return whether this process may only run on the CPUs near its card, although the machine has others."""
+    """Return whether this process may only run on the CPUs near its card, although the machine has other CPUs."""
     if device.type != "cuda" or not torch.version.cuda:
         return False
     properties = torch.cuda.get_device_properties(device)
@@ -139,7 +139,7 @@ def _is_bound(device: torch.device) -> bool:
 
 
 LEAVE_SECONDS = 0.2
-"""Seconds before the group is destroyed: in this time one of its threads frees the last tensors. That thread needs
+"""Seconds to wait before the group is destroyed, while one of its threads frees the last tensors. That thread needs
 Python's lock (the GIL). torch 2.6 keeps the lock while it waits for the thread: sometimes both waited for ever."""
 
 

@@ -1,6 +1,6 @@
 """Trains a language model on sequences from random places of a text, and validates it on sequences in order.
 
-The suites `gpt` and `finetune` have its parameters context, tokens, valid_tokens, epochs, lr, loss_scale and goal.
+Trials have the parameters context, tokens, valid_tokens, epochs, lr, loss_scale, goal (suites `gpt`, `finetune`).
 """
 
 import math
@@ -27,7 +27,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 """Tokens, int64 (N, T), and the tokens that follow them."""
 Optimizers = Sequence[torch.optim.Optimizer]
 Rate = Callable[[int, int], float]
-"""Given the number of a step and of all steps, returns the learning rate as a share of the highest one."""
+"""Given a step's number and the number of all steps, returns the learning rate as a share of the highest one."""
 
 
 def load_text(trial: Trial, vocabulary: int = BYTES) -> list[torch.Tensor]:
@@ -58,7 +58,7 @@ def _step_tokens(trial: Trial) -> int:
 
 
 class RandomSequences:
-    """Batches from random places of a text that stays on the device, as many as an epoch has."""
+    """The batches of an epoch, from random places of a text that stays on the device."""
 
     def __init__(self, text: torch.Tensor, trial: Trial, device: torch.device) -> None:
         self.text, self.shape = text.to(device), (trial.batch_size, 1)
@@ -136,7 +136,7 @@ def train_on_text(
     mode = mode_of(trial.case.precision, trial.case.device)
     loader = RandomSequences(texts[0], trial, device)
     valid = sequences_in_order(texts[1], trial, device)
-    valid_tokens = sum(map(tokens_of, valid))
+    valid_tokens = sum(map(tokens_of, valid))  # of each process: all validate the same tokens
     stepper = Stepper(mode, network, optimizers, clock, clip_norm=CLIP_NORM, loss_scale=params.loss_scale)
     model = distributed(network, trial)
     if getattr(params, "compile", False):
@@ -158,7 +158,7 @@ def train_on_text(
             taken += 1
         losses = []
         with torch.no_grad(), mode.autocast():
-            for batch in clock.steps(valid, "valid", valid_tokens, count=tokens_of):
+            for batch in clock.steps(valid, "valid", valid_tokens * trial.case.processes, count=tokens_of):
                 losses.append(network(*batch) * (tokens_of(batch) / valid_tokens))
         (loss,) = weighted_mean([float(torch.stack(losses).sum())], valid_tokens, trial)
         if trial.teaches and loss <= params.goal:

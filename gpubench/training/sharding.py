@@ -24,9 +24,9 @@ def shards(
     Args:
         samples: number of samples in the whole dataset.
         batch: samples in a step of one process; the last step has the remaining ones.
-        least: samples that a process needs for a step: 2 to train a BatchNorm.
-        evaluate: whether to add remaining samples that are too few for a step to the last step; otherwise they are
-            left out, and the clock scales the time.
+        least: samples that a process needs for a step; training a BatchNorm needs 2.
+        evaluate: whether the last whole step also takes remaining samples that are too few for a step. Otherwise they
+            are left out, and the clock scales the time.
 
     Raises UserError if there are too few samples for one step of all processes.
     """

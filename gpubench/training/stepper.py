@@ -58,7 +58,7 @@ class Stepper:
             self._scaler.set_growth_interval(NEVER)
         self._scale: torch.Tensor | None = None  # on the device, from the first loss on
         self._one = self._skipped = torch.zeros(())
-        self._skipped_before = 0  # by an earlier process
+        self._skipped_before = 0  # steps that an earlier process skipped
         self._factor = float(loss_scale or 1) if self._precision.pure else 1.0
         self._halves, self._masters = use_masters(self._optimizers) if self._precision.masters else ([], [])
         for one_optimizer in self._optimizers:
@@ -154,12 +154,12 @@ class Stepper:
 
     @property
     def _loss_scale(self) -> float | None:
-        """The loss scale, read from the device; None if nothing is scaled."""
+        """The GradScaler's loss scale, read from the device; None if the precision needs no scaler."""
         return self._scaler.get_scale() if self._scaler.is_enabled() else None
 
     @property
     def _skipped_steps(self) -> int | None:
-        """Number of steps skipped so far, read from the device; None if nothing is scaled."""
+        """Number of steps skipped so far, read from the device; None if the precision needs no scaler."""
         return self._skipped_before + int(self._skipped.item()) if self._scaler.is_enabled() else None
 
     def _diverged(self) -> str:
@@ -170,7 +170,7 @@ class Stepper:
         if bad := sum(not bool(tensor.isfinite().all()) for tensor in learnt):
             return f"{bad} of the model's weights and statistics were not finite after {self._losses.total} losses"
         scale, skipped = self._loss_scale, self._skipped_steps
-        # A dynamic scale skips steps until it is small enough; below 1 the training has failed.
+        # Each overflow halves a dynamic scale until it is small enough; below 1 the training has failed.
         if scale is not None and self._steps and skipped == self._steps and (self._fixed_scale or scale < 1):
             return f"every one of {skipped} steps was skipped, at a loss scale of {scale:g}"
         return ""
@@ -221,7 +221,7 @@ class Tally:
 
 
 def use_masters(optimizers: Sequence[torch.optim.Optimizer]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Replace the optimizers' trained 16-bit weights by float32 copies; return weights and copies, in order.
+    """Replace the optimizers' trained 16-bit weights by float32 copies; return weights and copies in the same order.
 
     The method of Micikevicius et al., "Mixed Precision Training" (2018).
     """
@@ -266,7 +266,7 @@ def dtypes_of(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> 
 
 
 def _owners(model: nn.Module) -> Iterator[tuple[str, list[torch.Tensor]]]:
-    """Yield `BatchNorm`, `model` or `frozen`, and the tensors of each module.
+    """Yield, for each module, an owner (`BatchNorm`, `model` or `frozen`) and its tensors.
 
     `frozen` has the weights whose dtype no trained weight has, such as 4-bit weights beside adapters.
     """

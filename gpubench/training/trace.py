@@ -1,4 +1,4 @@
-"""Reads the profiler's trace of a step: operand dtypes of calls and kernels, and which are of compiled code."""
+"""Reads the profiler's trace of a step: operand dtypes of calls and kernels, and which calls are of compiled code."""
 
 import json
 import re
@@ -38,7 +38,7 @@ KERNELS = {
 }
 """Pattern for the names of CUDA kernels (cuDNN, cuBLAS, CUTLASS), by family."""
 DTYPE_OF_KERNEL = {
-    # First, because their names also contain the 16-bit dtype of the output.
+    # 8 bits first, because the names of these kernels also contain the 16-bit dtype of the output.
     torch.float8_e4m3fn: re.compile(r"e4m3|e5m2|fp8|nvjet_(sm\d+_)?q"),
     torch.int8: re.compile(r"imma|int8|[_x](i|s)8(?!84)"),  # s884 is Volta's fp16
     torch.bfloat16: re.compile(r"bf16|bfloat16|nvjet_(sm\d+_)?tst"),
@@ -66,7 +66,7 @@ class Trace:
 
     @property
     def kernels(self) -> Counter[tuple[str, torch.dtype]]:
-        """Number of CUDA kernels with known names, by family and dtype; also those in CUDA graphs, without calls."""
+        """Number of CUDA kernels with known names, by family and dtype, including those in CUDA graphs."""
         return Counter(filter(None, (family_of_kernel(event["name"]) for event in self._kernel_events)))
 
     @property
@@ -115,7 +115,7 @@ def family_of_kernel(name: str) -> tuple[str, torch.dtype] | None:
 
 
 def _inside(calls: Sequence[Mapping[str, Any]], index: int) -> Iterator[Mapping[str, Any]]:
-    """Yield the calls inside the one at `index`, which follow it in order."""
+    """Yield the calls inside the call at `index`; they come directly after it in `calls`."""
     for call in calls[index + 1 :]:
         if not _contains(calls[index], call):
             return

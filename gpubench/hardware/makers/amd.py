@@ -1,4 +1,4 @@
-"""Reads AMD cards through amdsmi, which opens no HIP context. A value that cannot be read is None, never an error."""
+"""Reads AMD cards through amdsmi, without a HIP context. A value that cannot be read is None or empty, no error."""
 
 import contextlib
 import io
@@ -72,7 +72,7 @@ class AmdCard:
             default_power_limit_watts=_watts(cap.get("default_power_cap")),
             card_max_sm_clock_mhz=_whole(self._clock("GFX").get("max_clk")),
             card_max_memory_clock_mhz=_whole(self._clock("MEM").get("max_clk")),
-            clocks_policy={"": "", "auto": "default"}.get(level, f"performance level {level}"),
+            clocks_policy={"": "", "unknown": "", "auto": "default"}.get(level, f"performance level {level}"),
             max_pcie_generation=_generation(link.get("max_pcie_speed")),
             max_pcie_width=_whole(link.get("max_pcie_width")),
         )

@@ -151,7 +151,7 @@ def _switch(value: int | None) -> str:
 
 
 def _policy(application: int | None, default: int | None, offset: int | None) -> str:
-    """Return the changes to the clocks, or `default`; a clock lock (nvidia-smi -lgc) is only visible under load."""
+    """Return the clocks' changes, or `default`; empty if unknown. A lock (nvidia-smi -lgc) shows only under load."""
     available = application is not None and default is not None
     changed = [f"application clock {application} MHz of {default}"] if available and application != default else []
     changed += [f"offset {offset:+d} MHz"] if offset else []

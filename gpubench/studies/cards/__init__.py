@@ -1,4 +1,4 @@
-"""How fast cards train, estimated from published figures. `gpubench cards`, `run`, `doctor` and the site use it.
+"""How fast cards train, estimated from published figures. The site and commands such as `gpubench cards` use it.
 
 `figures` reads the figures (public_speeds.csv) and the data sheets of the cards (data_sheets.csv). `ratio` estimates
 the speed ratio of two cards. `ranking` makes the table and the chart of all cards, `versus` compares two cards,

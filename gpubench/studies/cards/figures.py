@@ -1,6 +1,6 @@
 """Reads published training speeds (public_speeds.csv) and data sheets (data_sheets.csv); shortens names of cards.
 
-The other modules of this folder and the site use them.
+The other modules of this folder, the commands and the site call it.
 """
 
 import csv
@@ -77,7 +77,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class FigureGroup:
-    """The figures of one source for one card, workload and class."""
+    """The figures of one source that agree in card, class, workload, framework and software."""
 
     card: str
     source: str

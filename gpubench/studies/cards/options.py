@@ -1,4 +1,4 @@
-"""Finds the cards that a user names. `gpubench cards` calls it."""
+"""Finds the cards that a user names. `gpubench cards` and `gpubench fits` call it."""
 
 from collections.abc import Sequence
 from contextlib import suppress

@@ -24,11 +24,11 @@ CONTIGUOUS = ("AMD Radeon", "AMD Instinct MI50", "AMD Instinct MI100")
 """Beginnings of the names of cards that are faster with channels first (training/memory_layout.py)."""
 SLOW_MODES = ("sampled", "full")
 LEAST_BATCH = 64
-"""Published figures use batches that fill the memory; a smaller batch is slower."""
+"""Smallest batch that is ranked. Published figures use batches that fill the memory; a smaller batch is slower."""
 
 
 def reference_sentences(rows: pd.DataFrame) -> list[str]:
-    """Return a sentence for each card, precision and batch: its ratio to the anchor, or why it is not ranked."""
+    """Return a sentence for each card, precision and batch: the ratio to the anchor, or why the card is not ranked."""
     sentences = []
     for (card, device), card_rows in _rows_of_study(rows).groupby(["card", "device"], sort=False):
         if device == "cpu":
@@ -46,7 +46,7 @@ def reference_sentences(rows: pd.DataFrame) -> list[str]:
 
 
 def expected_sentence(card: str, rate: float) -> str:
-    """Return whether the rate agrees with the published figures of this card."""
+    """Return a sentence: whether a rate in images/s is below, above or in the range of the card's published figures."""
     expected = expected_of(card)
     if expected is None:
         return f"Published rates of convolutional models on {card} are not in our data."
@@ -82,7 +82,7 @@ def _speeds() -> Speeds:
 
 
 def _rows_of_study(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of suites that declare the study."""
+    """Return the rows of suites that declare RATE_STUDY."""
     return rows[rows["studies"].map(lambda studies: RATE_STUDY in str(studies).split()).astype(bool)]
 
 
@@ -111,7 +111,7 @@ def _conditions(rows: pd.DataFrame, modes: Collection[str]) -> "dict[str, pd.Ser
         workload: (rows["model"] == MODEL) & (kinds == KIND) & (pixels == PIXELS),
         f"a {' or '.join(modes)} run": rows["mode"].isin(modes),
         "one card": rows["processes"] == 1,
-        "memory_format=channels_last (contiguous on a Radeon)": rows["memory_format"] == layouts,
+        "memory_format=channels_last (contiguous on a Radeon, MI50 or MI100)": rows["memory_format"] == layouts,
         f"a batch of {LEAST_BATCH} or more, because published figures fill the memory": (
             rows["batch_size"] >= LEAST_BATCH
         ),
@@ -122,7 +122,7 @@ def _conditions(rows: pd.DataFrame, modes: Collection[str]) -> "dict[str, pd.Ser
 
 
 def anchor() -> Figure:
-    """Return timm's published rate of the anchor."""
+    """Return the anchor: timm's published rate of one card."""
     return next(
         figure
         for figure in published().figures

@@ -153,7 +153,7 @@ def headline(ranking: Ranking) -> str:
 
 
 def rank_sentence(ranking: Ranking, card: str) -> str:
-    """Return `RTX 4090 has rank 15 of 65 measured cards in half precision, 0.80 times as fast as ... (90% of ...)`.
+    """Return `RTX 4090 has rank 17 of 65 measured cards in half precision, 0.69 times as fast as ... (90% of ...)`.
 
     A card without a figure in that class has no rank: `L4 is estimated from its data sheet in half precision, ...`.
     """
@@ -171,7 +171,7 @@ def rank_sentence(ranking: Ranking, card: str) -> str:
 
 
 def notes(ranking: Ranking) -> list[str]:
-    """Return the notes below the table: what its columns mean, and where its figures are from."""
+    """Return the notes below the table: what its columns and signs mean, and why speeds per dollar are missing."""
     lines = [
         "90% interval: contains 90% of workloads. src: sources that measured both cards.",
         f"-: not measured in {CLASSES[ranking.classes[0]]}; estimated from its data sheet.",

@@ -81,7 +81,7 @@ class Speeds:
         """The cards of each recipe."""
         self._listed = {card: listed_speed(card, kind) for card in data_sheets()}
         self._more: dict[str, float] = defaultdict(float)
-        """Logarithm of a card's speed over that by its data sheet."""
+        """Logarithm of a card's speed over its speed by the data sheet."""
         groups = [group for group in groups if group.kind == kind]
         self.cards = {group.card for group in groups}
         """The cards that have a published figure."""

@@ -70,7 +70,7 @@ def _evidence(ratios: Mapping[str, SpeedRatio], pairs: Sequence[Pair]) -> Iterat
 def _per_dollar(
     ratio: SpeedRatio, class_name: str, cards: tuple[str, str], dollars: Mapping[str, float]
 ) -> Iterator[str]:
-    """Yield the ratio per dollar, or which card has no price."""
+    """Yield the ratio per dollar, or which cards have no price."""
     card, other = cards
     if card in dollars and other in dollars:
         value = ratio.scaled(dollars[other] / dollars[card])
@@ -79,7 +79,7 @@ def _per_dollar(
             f" much for a dollar in {class_name} ({workloads_text(value)})."
         )
     elif dollars:
-        yield f"{listed(sorted({*cards} - {*dollars}))} has no price, so no speed per dollar."
+        yield f"No price for {listed(sorted({*cards} - {*dollars}))}, so no speed per dollar."
 
 
 def pair_table(pairs: Sequence[Pair], card: str, other: str) -> Table:
@@ -102,7 +102,7 @@ def pair_table(pairs: Sequence[Pair], card: str, other: str) -> Table:
 
 
 def _remarks(pair: Pair) -> Iterator[str]:
-    """Yield the caveats of a pair's figures, with the card."""
+    """Yield differing software versions, and the caveats of a pair's figures with their card."""
     versions = [group.software or "unknown" for group in (pair.one, pair.other)]
     if versions[0] != versions[1]:
         yield f"{versions[0]} and {versions[1]}"
@@ -151,7 +151,8 @@ def one_card(card: str, reference: str, classes: Sequence[str]) -> Answer:
     sources = len({figure.source for _, figure in used})
     count = f"{len(used)} figure{'s' * (len(used) != 1)} of {sources} source{'s' * (sources != 1)}."
     if not used:
-        count = "No figure of it is in our data: estimated from peak TFLOP/s and memory bandwidth."
+        names = listed(CLASSES[kind] for kind in classes)
+        count = f"Our data has no figure of this card in {names}: estimated from peak TFLOP/s and memory bandwidth."
     tables = [_medians(used, classes), Table.of("figures", lines)] if lines else []
     return answer_with(f"{rank_sentence(ranking, card)} {count}", card, tables, left_out=left_out)
 

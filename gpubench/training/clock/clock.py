@@ -90,8 +90,8 @@ class Clock:
     def runs(self, n: int, event: Callable[[], Any] | None = None) -> Iterator[int]:
         """Yield the number of each training run in this process, from 0 to n - 1; only 0 unless the mode is full.
 
-        All runs are one trial. The trial has the numbers of the run with the median time (of two in the middle, the
-        faster one).
+        All runs are one trial. Its results are those of the run with the median time (of two in the middle, the faster
+        one).
 
         Args:
             n: number of runs.
@@ -162,7 +162,7 @@ class Clock:
 
     @property
     def complete(self) -> bool:
-        """Whether all planned epochs have begun and no phase was cut short: after the last, the model is trained."""
+        """Whether all planned epochs began and no phase was cut short; at the end: whether the model is trained."""
         begun = len(self._run.epochs) + (self._epoch_open is not None)
         return begun >= self._run.planned and not any(phase.cut for phase in self._run.phases)
 
@@ -181,7 +181,7 @@ class Clock:
         }
 
     def resume(self, state: Mapping[str, Any], elapsed: float) -> None:
-        """Continue after an earlier process, given its `state` and its seconds, those of an unfinished epoch too."""
+        """Continue after an earlier process, given its `state` and its seconds, including an unfinished epoch."""
         self._run.restore([epoch_from_json(epoch) for epoch in state.get("epochs", ())], float(state.get("lost", 0.0)))
         unfinished = max(0.0, elapsed - self.elapsed)
         self._run.lost_seconds += unfinished
@@ -200,10 +200,10 @@ class Clock:
         """Yield the loader's batches and time them; stops early when a sampled phase has enough laps.
 
         Args:
-            loader: any iterable; its `len` is the number of steps in an epoch.
+            loader: any iterable; its `len` is the number of steps in a pass.
             phase: `train`, `valid`, or another name.
             samples: samples of a whole pass, in all processes (default: counted; if cut short, steps x samples of the
-                first batch). Unless the mode is full, a loader without `len` needs it, to project the rest of the pass.
+                first batch). Unless the mode is full, it is needed for a loader without `len`, to project the pass.
             count: returns the samples in a batch (default: the first dimension of its first element).
             counted: False for phases outside the run's time, such as compiling, warming up or a
                 validation between epochs: their laps are stored, but not counted.
@@ -323,8 +323,8 @@ class Clock:
     def resident(self) -> Iterator[Any]:
         """Yield one batch of the training again and again; call this after the training.
 
-        The first steps are untimed and run inside `watch`; the following laps measure the rate of steps
-        without the input pipeline, and are used for nothing else. With stages, one batch of each stage is used.
+        The first steps are untimed and run inside `watch`; the following laps measure the rate without the input
+        pipeline, and do not count in the run's time. With stages, one batch of each stage is used.
         With several processes, the last steps run without communication, while `together` is false.
         """
         self.end_epoch()  # fastai does not end the epoch of a cancelled fit

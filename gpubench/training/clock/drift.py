@@ -43,7 +43,7 @@ def drift(laps: Sequence[Lap]) -> str:
 
 
 def trend(laps: Sequence[Lap], most_seconds: float) -> float:
-    """Return the relative change of step times in `most_seconds` or, if less, HEATING_SECONDS; 0 without a trend."""
+    """Return the relative change of step times over `most_seconds`, at most HEATING_SECONDS; 0 without a trend."""
     times = [lap.started + lap.seconds / 2 for lap in laps]
     paces = [_pace([lap]) for lap in laps]
     if len(laps) < TREND_LAPS or min(paces) == max(paces) or any(lap.earlier for lap in laps):

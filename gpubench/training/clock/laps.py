@@ -1,4 +1,4 @@
-"""Laps of one pass over a loader: collects them while the steps run, and chooses the length of the next one."""
+"""Laps of one pass over a loader: collects them while the steps run, and chooses the length of the next lap."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -115,7 +115,7 @@ def length_of(loader: Iterable[Any]) -> int | None:
 
 
 def first_dimension(batch: Any) -> int:
-    """Return the samples in a batch: the first dimension of the first nested element with a shape, else a length."""
+    """Return the samples in a batch: the first dimension of its first tensor, or the length of its first flat list."""
     element = batch
     while not (shape := getattr(element, "shape", None)):
         inner: Any = None

@@ -1,4 +1,4 @@
-"""Passes, epochs and stages of a training; projects the seconds of those that did not run. Used by runs.py."""
+"""Passes, epochs and stages of a training, and the projected seconds of parts that did not run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Phase:
 
     @property
     def seconds_per_sample(self) -> float:
-        """Wall time of all timed laps over their samples (not a mean of rates); 0 without timed laps."""
+        """Wall time of all timed laps divided by their samples (not a mean of rates); 0 without timed laps."""
         samples = sum(lap.samples for lap in self.timed)
         return sum(lap.seconds for lap in self.timed) / samples if samples else 0.0
 
@@ -100,15 +100,15 @@ class Stage:
 
     @property
     def samples(self) -> int:
-        """Training samples of all its planned epochs; those that did not run count as much as the last that ran."""
+        """Training samples of the stage's planned epochs. An epoch that did not run counts as the last that ran."""
         trained = [training_samples(epoch.phases) for epoch in self.epochs]
         return sum(trained) + max(0, self.planned - len(trained)) * (trained[-1] if trained else 0)
 
     def seconds(self, name: str | None) -> float:
-        """Return the seconds of its planned epochs, or of their phase `name`, projected from those that ran.
+        """Return the seconds of the stage's planned epochs, or of their phase `name`, projected from those that ran.
 
-        An epoch that did not run gets the mean time of those after the first. If only the first ran, it gets the time
-        of the first, without the start-up of the phases.
+        An epoch that did not run gets the mean time of those that ran after the first. If only the first ran, it gets
+        the time of the first, without the start-up of the phases.
         """
         done = [epoch.projected_seconds(name) for epoch in self.epochs]
         missing = self.planned - len(done)

@@ -1,4 +1,4 @@
-"""How much of a run each mode measures (sampled, full, quick, probe), and when a phase of it may end.
+"""How much of a run each mode (sampled, full, quick, probe) measures, and when a phase may end.
 
 Clock asks a `StopRule` after each lap: is the warm-up over, and are there enough timed laps?
 """
@@ -35,7 +35,7 @@ class Sampling:
     resident_seconds: float = 0.0
     """Least time of the laps on the resident batch of each stage."""
     steps: bool = False
-    """Whether to take one warm-up step instead of waiting for a steady state, and one timed lap of validation."""
+    """Whether to take only one warm-up step, steady or not, and only one timed lap of validation."""
     timed_steps: int = 0
     """With `steps`: least number of timed steps of training, unless their time exceeds `train_limit`."""
     train_limit: float = 0.0

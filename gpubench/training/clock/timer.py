@@ -1,7 +1,7 @@
 """Reads the time for Clock: waits for the device first, and combines the laps of processes that train together.
 
-An unbroken run does not wait for the device. It records events in the device's queue, whose times replace the host's
-at the end of the run.
+An unbroken run does not wait for the device. It records events in the device's queue. At the end of the run, the
+events' times replace the host's.
 """
 
 from collections.abc import Callable, Sequence
@@ -66,7 +66,7 @@ class Timer:
         self.synchronize()
 
     def end_unbroken(self) -> Callable[[float], float]:
-        """Wait for the device; return a function from host time to device time since `begin_unbroken`.
+        """Wait for the device; return a function that converts host times since `begin_unbroken` to device times.
 
         Both times are equal at the first event, when the device was idle. Between two events, times are interpolated.
         """
