@@ -369,7 +369,7 @@ def test_processes_need_devices_from_the_first_on_and_cpus():
         check_processes(Options(processes=(3,)), [GPU], [GPU, GPU1, BROKEN, CPU], 16)
     with pytest.raises(UserError, match=r"--processes 2: .*\b1\b.* cpus_per_task"):
         check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU], 1)
-    check_processes(Options(processes=(2,)), [GPU], [GPU, GPU1, CPU], 2)
+    check_processes(Options(processes=(2,)), [GPU1], [BROKEN, GPU1, GPU2, CPU], 2)
     check_processes(Options(processes=(2,)), [CPU], [CPU], 1)  # where processes share it on purpose
 
 

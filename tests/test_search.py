@@ -71,9 +71,10 @@ def test_a_model_that_torch_cannot_compute_in_fp16_on_a_cpu_is_refused(answer, r
     assert found.refusal.endswith(answer.reason) if refused else found.refusal == ""
 
 
+@pytest.mark.parametrize("cap", [1, MOST])
 @pytest.mark.parametrize("status", ["failed", "timed_out", "out_of_memory"])
-def test_a_search_that_finds_nothing_ends_as_its_last_probe(status):
-    case, _ = search(lambda batch, mode: Measurement(status=status, reason="the reason"))
+def test_a_search_that_finds_nothing_ends_as_its_last_probe(status, cap):
+    case, _ = search(lambda batch, mode: Measurement(status=status, reason="the reason"), cap)
     assert case.refusal_status == status
     assert case.refusal.endswith("the reason")
 

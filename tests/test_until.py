@@ -151,14 +151,13 @@ def rounds_of(tmp_path, monkeypatch):
     return run_all
 
 
-def test_only_ok_trials_count_and_a_finished_run_stays_finished_with_until(rounds_of):
-    def missed():
-        result = Measurement("goal_missed", seconds=1.0, measured=True)
-        return rounds_of(lambda case: result, until=0.01, precision="fp32", models=("equal",))
-
-    assert missed()[0] == {("equal", "fp32"): [0, 1, 2, 3, 4, 5]}  # no case has a time, so there is no seventh
-    again, lines = missed()
-    assert (again, lacking("\n".join(lines), "6 of 6", "already in", "0 to do")) == ({}, [])
+@pytest.mark.parametrize(("batch", "status", "asked"), [("8", "goal_missed", range(6)), ("fastest", "unsupported", ())])
+def test_only_ok_trials_count_and_a_finished_run_stays_finished_with_until(rounds_of, batch, status, asked):
+    result = Measurement(status, seconds=1.0, measured=True)
+    wishes = {"until": 0.01, "precision": "fp32", "models": ("equal",), "batch": batch}
+    (first, _), (again, lines) = (rounds_of(lambda case: result, 4 * bool(asked), **wishes) for _ in range(2))
+    assert first.get(("equal", "fp32"), []) == list(asked)  # no case has a time, so there is no seventh
+    assert (again, lacking("\n".join(lines), "already in", "0 to do")) == ({}, [])
 
 
 def test_ratios_are_looked_at_after_a_round_whose_last_case_cannot_run(rounds_of):

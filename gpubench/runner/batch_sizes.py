@@ -5,15 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 STEP = 8
-"""Batches are multiples of 8, which suits tensor cores."""
+"""Batches of 8 and more are multiples of 8, which suits tensor cores."""
 AIM = 0.97
-"""A predicted batch should use this share of the memory that the largest fitting batch leaves free."""
+"""A predicted batch should fill this share of the memory that is still free with the largest fitting batch."""
 ROUGH_AIM = 0.85
-"""AIM of a prediction from one small probe that only the first trial checks."""
+"""AIM of a prediction from one small probe, if no second probe checks the prediction."""
 FAR = 4
 """If two batches differ by a larger factor, their geometric mean is tried next, else their mean."""
 FINENESS = 32
-"""A large batch is found to within 1/32 of itself: two processes with the same batch differ more in memory."""
+"""A large batch is found to within 1/32 of itself: two processes with the same batch may differ more in memory."""
 FARTHEST = 512
 """The next batch to probe is at most this many times the largest batch that fitted."""
 
@@ -47,7 +47,7 @@ class SearchResult:
 class _Tried:
     """Runs probes and stores their results, so that no batch is probed twice.
 
-    To end the search, `probe` returns None from then on. Such a batch counts as not fitting, and is not stored.
+    `probe` ends the search by returning None for every further batch. These count as not fitting and are not stored.
     """
 
     def __init__(self, probe: Probe, capacity_bytes: int | None = None) -> None:
@@ -80,10 +80,10 @@ class _Tried:
         return self.result(fitting, allowed[0] if cap < STEP else cap)
 
     def predicted(self, aim: float = AIM) -> int | None:
-        """Return the batch that should also use `aim` of the memory left free by the largest fitting batch, or None.
+        """Return the batch that should fill the share `aim` of the memory free with the largest fitting batch, or None.
 
-        Assumes that memory is linear in the batch: through the two largest batches that fitted, or through one batch
-        and its memory between steps.
+        Memory is taken as linear in the batch: a line through the two largest batches that fitted. If only one fitted,
+        the line begins at batch 0 with the memory between steps.
         """
         if self._capacity_bytes is None:
             return None
@@ -100,12 +100,11 @@ class _Tried:
 
 
 def largest_batch(probe: Probe, *, capacity_bytes: int | None, cap: int, rough: bool = False) -> SearchResult:
-    """Return the largest multiple of 8 that fits (or 4, 2, 1 if 8 does not), at most `cap`; above 256 to within 1/32.
+    """Return the largest multiple of 8 that fits (else 4, 2, 1 or None), at most `cap`; above 256 to within 1/32.
 
-    Memory is about linear in the batch. A small probe and its memory between steps predict the largest batch, and a
-    second probe at the prediction improves it; bisection does the rest. A larger batch can fit even if a smaller one
-    did not (another algorithm or fragmentation), so after a bisection the next one or two are probed. The first
-    prediction is the result if it reaches `cap`, and with `rough` (quick runs on a card).
+    Memory is about linear in the batch. A small probe and its memory between steps predict the largest batch, which is
+    the result if it reaches `cap` or if `rough` (quick runs on a card). Else a second probe improves the prediction,
+    bisection does the rest, and one or two larger batches are probed: they can fit although a smaller one did not.
     """
     tried, top = _Tried(probe, capacity_bytes), _multiple(cap)
     if top < STEP or not tried(STEP).fits:
@@ -150,7 +149,7 @@ def largest_batch(probe: Probe, *, capacity_bytes: int | None, cap: int, rough: 
 
 
 def fastest_batch(probe: Probe, *, cap: int) -> SearchResult:
-    """Return the fastest batch: doubles from 8 until two are no faster or one does not fit, then tries neighbours."""
+    """Return the fastest batch: doubles until two in a row are no faster or one does not fit, then tries neighbours."""
     tried, top = _Tried(probe), _multiple(cap)
     if top < STEP or not tried(STEP).fits:
         return tried.below_step(cap)

@@ -22,7 +22,7 @@ from gpubench.suite.trial import FINISHED, Case, Measurement, Mode, Trial
 MARGIN = 0.03
 """Share of memory that probes leave free, so that the longer trial fits too."""
 CPU_MARGIN = 0.08
-"""Like MARGIN, for devices that use the host's memory: on a CPU, processes differ by up to 7% in resident memory."""
+"""Like MARGIN, for devices that use the host's memory: on a CPU, equal trials differ by up to 7% in resident memory."""
 SPILLED = 0.7
 """A batch is assumed to use memory outside the card if its rate is below this share of the best rate of smaller
 batches. Both are rates of steps on one resident batch, without a loader. Chosen, not measured."""
@@ -181,7 +181,7 @@ def cap_of(case: Case, suite: LoadedSuite) -> int:
 
 def capacity_of(case: Case, device: Device) -> int | None:
     """Return the memory that probes may use, in bytes, after the margin was subtracted; None if there is no limit."""
-    # Other programs need the host's memory too: on a device that uses it, only the limit counts.
+    # Other programs need the host's memory too: on a device that uses it, only the case's limit counts.
     of_card = None if device.shares_memory else device.available_bytes or device.memory_bytes
     capacity = min(filter(None, (case.memory_limit_bytes, of_card)), default=None)
     margin = CPU_MARGIN if device.shares_memory else host.WSL_MARGIN if host.in_wsl() else MARGIN
@@ -215,7 +215,7 @@ def fit_batch(case: Case, device: Device, cap: int, measure: Measure, say: Say) 
         fitting = fits(measured) and not spilled
         why_not = "far slower than a smaller batch" if spilled else why_not_fitting(measured)
         say(f"  batch {batch}: {f'{rate:,.1f} samples/s' if fitting else why_not}")
-        if batch == 1 and measured.status == "failed" and last.status == "out_of_memory" and not fitted:
+        if batch == 1 < cap and measured.status == "failed" and last.status == "out_of_memory" and not fitted:
             # BatchNorm needs two samples if an image has shrunk to one pixel, and two did not fit.
             last = replace(last, reason=f"a batch of 2: {last.reason}; and a batch of 1: {measured.reason}")
             return ProbeResult(fits=False)
@@ -223,10 +223,10 @@ def fit_batch(case: Case, device: Device, cap: int, measure: Measure, say: Say) 
         if fitting:
             fitted[batch] = resident or 0.0
         elif measured.status not in {"ok", "out_of_memory"} and not (smaller and measured.status != "timed_out"):
-            # If no smaller batch fitted, memory is not the cause. After a time-out a smaller one may take as long too.
+            # If no smaller batch fitted, memory is not the cause. After a time-out a smaller batch may take as long.
             failed.append(replace(measured, reason=f"batch {batch}: {measured.reason}"))
             return None
-        # If a larger batch crashes or is killed, the cause is most often memory: it does not fit.
+        # If a larger batch crashes or is killed, the cause is most often memory, so it counts as not fitting.
         resting = measured.resting_memory_bytes or 0
         return ProbeResult(fits=fitting, rate=rate, memory_bytes=measured.peak_memory_bytes or 0, resting_bytes=resting)
 
@@ -257,7 +257,7 @@ def why_not_fitting(measurement: Measurement) -> str:
 
 
 def _refused(case: Case, measurement: Measurement, why: str) -> Case:
-    """Return the case, refused with the measurement's status: a resumed run does not repeat `unsupported`."""
+    """Return the case as refused, with the measurement's status. A resumed run repeats all but `unsupported` cases."""
     status = "out_of_memory" if measurement.status == "ok" else measurement.status
     reason = f"{why}: {measurement.reason}" if measurement.reason else why
     return replace(case, refusal=reason, refusal_status=status)

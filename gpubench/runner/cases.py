@@ -15,7 +15,7 @@ from gpubench.suite.suite import ParamValue, Suite
 from gpubench.suite.trial import Case
 
 CPU_BATCH = 16
-"""Batch on CPU and mps if the suite asks for a search, which would fill the host's memory, and has no `cpu_batch`."""
+"""Batch on CPU and mps if the suite has no `cpu_batch` and asks for a search, which would fill the host's memory."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,14 @@ def choose_models(suite: LoadedSuite, names: Sequence[str], suites: Sequence[Loa
 def settings_for(suite: LoadedSuite, settings: Mapping[str, str], suites: Sequence[LoadedSuite]) -> dict[str, str]:
     """Return the --set values for `suite`: with several suites, those that it declares.
 
-    A name that no suite declares is kept: `resolve_params` knows parameters of all suites, and refuses other names.
+    A name that no suite declares is kept: `resolve_params` accepts COMMON_PARAMS, which every suite has, and no other.
     """
     elsewhere = {name for other in suites if other is not suite for name in other.suite.params}
     return {name: value for name, value in settings.items() if name in suite.suite.params or name not in elsewhere}
 
 
 def default_limit(device: Device) -> int | None:
-    """Return the memory limit of a search, in bytes; raises UserError if an integrated card has less free memory."""
+    """Return the memory limit of a search in bytes, None except on integrated cards. UserError if less is free."""
     limit, free = device.default_limit_bytes, device.available_bytes
     if limit and free and free < limit:
         sizes = f"{free / 2**30:.0f} GiB are free and a search needs {limit / 2**30:.0f} GiB"
@@ -78,10 +78,10 @@ def default_limit(device: Device) -> int | None:
 def cases_of(
     recipes: Sequence[ModelRecipe], options: Options, devices: Sequence[Device], cpu_count: int = 1
 ) -> list[Case]:
-    """Return all cases of the run, also those that cannot run: each recipe on each device in each precision.
+    """Return all cases, also those that cannot run: each recipe for each device, precision and number of processes.
 
-    With batch `max` and fp32 in --precision, each other case gets a twin at fp32's batch (`max-fp32`), except in quick
-    runs: twins separate the effects of precision and batch. They come after the case that sets their batch.
+    With batch `max` and fp32 in --precision, cases of other precisions get a twin at fp32's batch (`max-fp32`), to
+    separate the effects of precision and batch. Twins come after the case that sets their batch. Quick runs have none.
     """
     cases = []
     for device, recipe in product(devices, recipes):
@@ -128,7 +128,7 @@ def cases_of(
 
 
 def choose_precisions(option: str, device: Device) -> list[str]:
-    """Return the precisions that `--precision` names, in its order, as this device has them; raises UserError."""
+    """Return the precisions that `--precision` names; `both`, `mixed`, `all` depend on the device. Raises UserError."""
     names: list[str] = []
     for name in option.split(","):
         if name == "both":

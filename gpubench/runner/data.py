@@ -1,4 +1,4 @@
-"""Finds, checks or downloads the data and pretrained weights of a run, or replaces them by synthetic ones."""
+"""Finds, checks or downloads a run's data and pretrained weights, or takes synthetic data and random weights."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ def with_data(recipes: Sequence[ModelRecipe], options: Options, device_kind: str
     """Return the recipes with their data and weights; prints and downloads what is missing.
 
     Quick and dry runs download nothing. In a quick run the recipes also get parameters that suit data and device; these
-    are printed with their reasons. Raises UserError if a trial would fail on its data, or a suite's function fails.
+    are printed with their reasons. Raises UserError if a trial would fail on its data, or if `suited` of a suite fails.
     """
     data_of_suites: dict[str, tuple[str, Path | None]] = {}
     complete, notes = [], set[str]()
@@ -47,7 +47,7 @@ def with_data(recipes: Sequence[ModelRecipe], options: Options, device_kind: str
 
 
 def _data_of(suite: Suite, options: Options, say: Say) -> tuple[str, Path | None]:
-    """Return the name of the suite's data in rows, and the data's folder; None if nothing is read or found."""
+    """Return the name of the suite's data in rows, and the data's folder, or None if no data is read or found."""
     wanted = suite.data
     if not wanted:
         return "", None
@@ -84,7 +84,7 @@ def _missing(dataset: str) -> str:
 
 
 def _weights_of(name: str, model: str, options: Options, say: Say) -> str:
-    """Return the name of these weights in rows, or `random` if missing. Quick, dry and synthetic runs download none."""
+    """Return the name of these weights in rows, or `random` if missing. A dry run downloads none and assumes them."""
     there = options.dry_run or bool(datasets.locate_weights(name, options.weights))
     if not there and options.mode != "quick" and not options.synthetic and name in datasets.names():
         try:

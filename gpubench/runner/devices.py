@@ -75,7 +75,7 @@ def check_processes(options: Options, chosen: Sequence[Device], devices: Sequenc
         raise UserError(f"--processes {most}: each needs one CPU, and there are {cpu_count}; {more}")
     for device in chosen:
         same_kind = [other for other in devices if other.kind == device.kind]
-        available = len([other for other in same_kind if not other.problem]) - same_kind.index(device)
+        available = sum(not other.problem for other in same_kind[same_kind.index(device) :])
         if device.kind != "cpu" and most > available:
             count = f"from {device.device} on there are {available}; give fewer, or only the first device as --device"
             raise UserError(f"--processes {most}: each needs one device, and {count}")

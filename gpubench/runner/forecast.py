@@ -1,4 +1,4 @@
-"""Forecasts how long a run takes, before its first trial and after each one. rounds.py prints it."""
+"""Forecasts how long a run takes, before its first trial and after each one. rounds.py calls it."""
 
 import time
 from collections import Counter
@@ -46,7 +46,7 @@ class Forecast:
     def lines(self, left: Sequence[Trial], searches: int, now: datetime) -> list[str]:
         """Return the lines before a run: number of trials `left`, their data and time, and cases that cannot run.
 
-        No step is timed yet, so the time is a typical one. Full runs get no time: epochs of suites differ too much.
+        No step is timed yet, so the time is a typical one. Full runs get no time: it depends too much on the suite.
         """
         options, numbered = self._options, [(trial.case, trial.index) for trial in left if not trial.case.refusal]
         running = [case for case, _ in numbered]

@@ -1,4 +1,4 @@
-"""Runs one trial in a child process, which may start several (--processes), and returns its measurement."""
+"""Runs one trial in a child process (with --processes, in several), and returns the trial's measurement."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ class Measure:
         """Run the trial and return its measurement, however its process ended."""
         case = trial.case
         on_cpu = self._on_cpu(case)
-        # One card's energy and clocks do not describe several processes, nor one machine's CPU several machines.
+        # One card's sensors do not describe several processes. One machine's CPU does not describe several machines.
         card = self._session.cards[case.device] if case.processes == 1 else None
         cpu_energy = self._cpu_energy if case.nodes == 1 else (lambda: None)
         sampler = Sampler(card, cpu_energy, on_cpu=on_cpu, all_processes_visible=self._all_visible)
@@ -81,7 +81,7 @@ class Measure:
             on_output=lambda line: self._progress.say("    " + line.rpartition("\r")[2]),
             on_wake=sampler.tick,
             time_limit_seconds=limit_seconds,
-            # One more process starts the others; it needs about as much memory as each of them before training.
+            # The child that starts these processes needs memory too: about as much as one of them before training.
             resident_limit_bytes=memory * (local + 1) if memory and local > 1 else memory,
         )
 
@@ -105,9 +105,9 @@ def _measurement_of(outcome: Outcome) -> Measurement:
 
 
 def _within_limit(measurement: Measurement, case: Case, resident_bytes: int) -> Measurement:
-    """Return the measurement on a CPU with its peak memory, and `out_of_memory` if that is above --memory-limit."""
+    """Return the measurement on a CPU with its peak memory, and `out_of_memory` if the peak is above --memory-limit."""
     if case.processes == case.nodes and measurement.status == "ok":
-        # The child measures its own peak exactly; the parent also sees its loader processes.
+        # The child measures its own peak exactly; the parent also sees the loader processes.
         peak = max(measurement.peak_memory_bytes or 0, resident_bytes)
         measurement = replace(measurement, peak_memory_bytes=peak)
     if (measurement.peak_memory_bytes or 0) > (case.memory_limit_bytes or math.inf):

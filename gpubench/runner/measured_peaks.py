@@ -24,9 +24,9 @@ from gpubench.suite.trial import Case
 SOAK_SECONDS = 30.0
 """How long an accelerator is warmed before its first trial: a cold one has a higher clock."""
 SOAK_AFTER_SEARCH_SECONDS = 10.0
-"""Shorter, because the batch search has warmed the device already."""
+"""SOAK_SECONDS after a batch search, which has already warmed the device."""
 CPU_SOAK_SECONDS = 2.0
-"""Enough for a CPU to leave its idle clock."""
+"""How long a CPU is warmed before its peak is measured: enough to leave its idle clock."""
 TIME_LIMIT_SECONDS = 300.0
 METHOD = "sustained"
 """How matrix products are measured on an accelerator. A stored peak of another method is measured again."""
@@ -94,7 +94,7 @@ def measure(
 
 
 def _key(device: Device, torch: str, precision: str, threads: int) -> str:
-    """Return the key in the cache; empty for a device without identity, which is not stored."""
+    """Return the key in the cache; empty for a device without identity, whose peaks are not stored."""
     if not device.device_hash:
         return ""
     if device.kind == "cpu":
@@ -137,7 +137,7 @@ class WarmUp:
         self._peaks: dict[tuple[str, str, int], Peak | None] = {}
 
     def before(self, case: Case, planned: Iterable[Case], *, searched: bool) -> None:
-        """Prepare for a trial of `case`: warm the devices of all planned cases, and measure the peak of its device.
+        """Before a trial of `case`, warm the devices of all planned cases, and measure the peak of the case's device.
 
         `searched`: whether a batch search of this run has used a device.
         """
@@ -172,7 +172,7 @@ class WarmUp:
             return
         self._say(f"measuring the peak of {name} in {precision} (once per torch version)")
         try:
-            seconds = CPU_SOAK_SECONDS  # an accelerator is warm from the soak
+            seconds = CPU_SOAK_SECONDS  # enough for an accelerator too: it was warmed before
             self._peaks[key] = measure(device, torch, precision, threads, seconds, self._say, self._run_child)
         except UserError as error:
             self._say(f"{error}; rows will have no peak")

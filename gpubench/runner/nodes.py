@@ -18,7 +18,7 @@ from gpubench.runner.signals import INTERRUPTED
 from gpubench.suite.trial import Measurement, trial_from_json
 
 MEET_SECONDS = 300.0
-"""How long a machine waits for the others to start the same command, without --time-limit."""
+"""If there is no --time-limit: how long a machine waits for the others to start the same command."""
 PATIENCE_SECONDS = 60.0
 """If the child that connects to the others sends nothing for this long, the connection is lost."""
 SECRET = "GPUBENCH_SECRET"
@@ -26,7 +26,7 @@ SECRET = "GPUBENCH_SECRET"
 SECRET_LENGTH = 16
 """Fewest characters of a secret: a short one could be guessed."""
 ON_EVERY_NODE = {"trial", "soak"}
-"""Tasks that run on all machines; all other tasks run on node 0 only."""
+"""Tasks of node 0 that run on all machines; its other tasks run on node 0 only."""
 
 
 class NodeLost(Exception):
@@ -36,7 +36,7 @@ class NodeLost(Exception):
 def parse_rendezvous(text: str) -> tuple[str, int]:
     """Return host and port of `HOST:PORT`; raises UserError."""
     host, colon, port = text.rpartition(":")
-    if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
+    if not (host and colon and port.isdecimal() and 0 < int(port) < 65536):
         raise UserError(f"--rendezvous {text}: write it as HOST:PORT, with an address that every machine can reach")
     return host.strip("[]"), int(port)
 
@@ -54,7 +54,7 @@ def secret_of_run() -> str:
 
 
 class Nodes:
-    """A context manager that connects this machine to the others of its run, all with the same command.
+    """A context manager that connects this machine to the others of its run. All have started the same command.
 
     The machine with the address HOST of `rendezvous` (`HOST:PORT`) is node 0. `terms` have to be equal on all machines.
     `limit_seconds` is the longest wait for the others; None: MEET_SECONDS. Raises UserError.
@@ -79,7 +79,7 @@ class Nodes:
         }
         self.node = 0
         self.trouble = ""
-        """Why the machines did not connect, or empty."""
+        """Why the machines did not connect or lost each other, or empty."""
         self.code, self.text = 4, ""
         """Exit code and last line of node 0."""
         self._run, self._port = "", 0
@@ -88,8 +88,7 @@ class Nodes:
         self._child = ServingChild(self._task)
         silent = f"{self.host}:{self.port} does not answer as gpubench: does another program use the port?"
         met = self._child.hear(self._limit + PATIENCE_SECONDS) or {"trouble": silent}
-        self.trouble, self._run = met.get("trouble", ""), met.get("run", "")
-        self._port = met.get("port", 0)
+        self.trouble, self._run, self._port = met.get("trouble", ""), met.get("run", ""), met.get("port", 0)
         node = met.get("node")
         # A machine that reached no store is node 0 if the rendezvous address is its own.
         self.node = node if node is not None else 0 if self._task["local"] else 1
@@ -101,7 +100,7 @@ class Nodes:
     # Node 0
 
     def begin(self, task: Message) -> dict[str, Any]:
-        """Start `task` on all machines; returns the address at which its processes connect. Raises NodeLost."""
+        """Start `task` on all machines; returns what its processes need to connect (`place`). Raises NodeLost."""
         if self.trouble:
             raise NodeLost(self.trouble)
         # No time limit: another machine may still be finishing its last task.
@@ -135,7 +134,7 @@ class Nodes:
         self._child.ask({"ask": "report", "measurement": asdict(measurement)}, PATIENCE_SECONDS)
 
     def place(self, number: int) -> dict[str, Any]:
-        """Return the address at which the processes of task `number` connect."""
+        """Return what the processes of task `number` need to connect: fields of `process_group.Place`."""
         return {"port": self._port, "run": f"{self._run}-{number}", "node": self.node, "address": self._address}
 
 
@@ -152,7 +151,7 @@ def _is_ours(host: str) -> bool:
 def run_as_one_of(
     nodes: Nodes, session: Session, say: Say, run_child: RunChild, lead: Callable[[RunChild], RunSummary]
 ) -> RunSummary:
-    """Lead on node 0, follow elsewhere; returns the summary, with the same exit code on all machines.
+    """Lead the run on node 0, or follow it (see `follow`) elsewhere; returns the summary of the run.
 
     `lead` runs the trials. Its argument, a RunChild, runs tasks of ON_EVERY_NODE on all machines; raises NodeLost.
     """
@@ -177,8 +176,9 @@ def run_as_one_of(
 
 
 def follow(nodes: Nodes, session: Session, say: Say, run_child: RunChild) -> int:
-    """Run this machine's part of node 0's tasks; returns node 0's exit code, 4 if it is lost, 130 if stopped here."""
-    say(nodes.trouble or f"node {nodes.node}: following {nodes.host}")
+    """Run this machine's part of each task; returns node 0's exit code, 4 if node 0 is lost, or 130 if stopped here."""
+    if not nodes.trouble:
+        say(f"node {nodes.node}: following {nodes.host}")
     try:
         for number, task in nodes.tasks():
             if task["task"] == "trial":

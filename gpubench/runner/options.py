@@ -40,7 +40,7 @@ class Options:
     """With `until`: start no round with which the trials would take longer than this."""
     seed: int = 42
     session: str = ""
-    """Session of the rows, the same for runs that alternate. If empty, that of the resumed run, or a new one."""
+    """Session of the rows, the same for runs that alternate. If empty: the session of the resumed run, or a new one."""
     settings: Mapping[str, str] = field(default_factory=dict)
     tensorboard: Path | None = None
     """Folder for TensorBoard events."""

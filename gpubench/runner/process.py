@@ -68,7 +68,7 @@ class Outcome:
 
     end: Literal["answered", "died", "timed_out", "over_memory", "garbled"]
     seconds: float
-    """From the start of the process to its end."""
+    """Time from the start of the process to its end."""
     answer: Message | None = None
     exit_code: int | None = None
     tail: str = ""
@@ -283,7 +283,7 @@ class _Watch:
                     return "over_memory"
 
     def drain(self) -> None:
-        """Read what is still in the pipes, without waiting. 16 reads empty them if no process writes any more."""
+        """Read what is left in socket and pipe, without waiting. 16 reads empty both if no process writes any more."""
         for read in (self._read_channel, self._read_output):
             with contextlib.suppress(OSError, ValueError):
                 for _ in range(16):
@@ -299,7 +299,7 @@ class _Watch:
 
     def _read_channel(self) -> None:
         for line in self._lines("channel", lambda: self.channel.recv(MOST_READ)):
-            # A suite that writes to the descriptor itself can send anything.
+            # A suite can write anything to the socket's descriptor.
             try:
                 event = json.loads(line)
                 if event["event"] == "answer":
@@ -324,7 +324,7 @@ class _Watch:
             self.on_output(f"(after {MOST_SHOWN:,} characters its output is not shown)")
 
     def _lines(self, name: str, read: Callable[[], bytes]) -> list[bytearray]:
-        """Read once, and return the whole lines so far; a line that is too long is cut."""
+        """Read once, and return the lines that are complete now; a line that is too long is cut."""
         pending = self._pending[name]
         try:
             chunk = read()
@@ -359,7 +359,7 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _kill_group(child: Child) -> None:
-    """Kill the child and all processes that it started, and wait for its end."""
+    """Kill the child's process group, and wait for the end of the child."""
     if child.poll() is None:
         # A child that has answered is about to end: let it close its device.
         with contextlib.suppress(subprocess.TimeoutExpired):

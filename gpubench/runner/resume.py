@@ -29,7 +29,7 @@ class EarlierRun:
     def session_of(self, case: Case) -> str | None:
         """Return the session of the case's trials; None if they begin a new one.
 
-        Trials of one session alternate, so a new case starts a new session if other cases have left the first round.
+        Trials of one session alternate, so a new case starts a new session if other cases are past the first round.
         """
         rows = self._rows_of(case)
         if rows.empty and self.frame["trial"].max() > 0:
@@ -52,7 +52,7 @@ class EarlierRun:
                 continue
             now = case_terms(case, devices[case.device], cards[case.device], environment)
             same = old[(old["model"] == case.model) & (old["precision"] == case.precision)]
-            # Models of one run may differ in parameters, weights and the limit of their search.
+            # Models of one run may differ in parameters, weights and memory limit.
             before = {key: (same if key in ("params", "weights", "memory_limit_bytes") else old)[key] for key in now}
             # The failed trials of a lost card have no power limit.
             limits = before["power_limit_watts"]

@@ -22,10 +22,10 @@ from gpubench.welch import LOOKS
 
 
 def round_of(cases: Sequence[Case], index: int, seed: int) -> list[Trial]:
-    """Return the trials of a round: every case that can run, in a new random order: drift affects all alike.
+    """Return the trials of a round: every case that can run, in a new random order, so that drift affects all alike.
 
-    The first round has the models in the suite's order, so that the first ratio comes soon. Trials of one round share a
-    seed: they see the data in the same order.
+    The first round is not shuffled: it trains one model after the other, so that the first ratio comes soon. Trials of
+    one round share a seed: they see the data in the same order.
     """
     trials = [Trial(case, index, seed + index) for case in cases if not case.refusal]
     if index:
@@ -61,6 +61,8 @@ class Rounds:
         # With --until a started round is finished: all cases get equally many trials.
         self._number = max(self._options.rounds, earlier.rounds if self._options.until else 0)
         planned = schedule(self._cases, self._number, self._options.seed)
+        unsupported = [case for case in self._cases if "unsupported" in earlier.statuses_of(case)]
+        planned = [trial for trial in planned if trial.case not in unsupported or earlier.has(trial)]
         self._left = [trial for trial in planned if not earlier.has(trial)]
         self._done_before = _count_runnable(planned) - _count_runnable(self._left)
         self._seconds = {case.label: earlier.seconds_of(case) for case in self._cases_so_far()}
@@ -75,7 +77,7 @@ class Rounds:
         self._counted: list[str] = []
         """`statuses` without those of cases that were refused before the first trial."""
         self.planned_cases: list[Case] = []
-        """Cases that can run, of all planned rounds or, after these, of the running round of --until."""
+        """Cases that can run: at first those of all planned rounds, then those of each round that --until adds."""
 
     def outlook(self) -> list[str]:
         """Return the lines before a run: which trials are done, how many are left, and how long they take."""
@@ -125,11 +127,11 @@ class Rounds:
         self._progress.end = None if self._options.until else self._forecast.end
 
     def unfinished(self) -> list[Trial]:
-        """Return the trials that are not finished, with the batches that were found, for a later run.
+        """Return the unfinished trials of cases that can run, with the batches that were found, for a later run.
 
-        Leaves out trials after the next of LOOKS: if the run drops these, their rows would stay unfinished.
+        Leaves out trials that a resumed run may drop at the next of LOOKS: their rows would stay unfinished.
         """
-        trials = self._with_batches(self._waiting)
+        trials = [trial for trial in self._with_batches(self._waiting) if not trial.case.refusal]
         look = next((look for look in LOOKS if trials and look > trials[0].index), None)
         if not self._options.stops_early or look is None:
             return trials
@@ -172,7 +174,7 @@ class Rounds:
         return [replace(trial, case=case) for trial in trials if (case := self._batches.so_far(trial.case))]
 
     def _rounds(self) -> Iterator[list[Trial]]:
-        """Yield the planned rounds as one; then, with --until, one more at a time until there is a reason to stop."""
+        """Yield the planned rounds as one list; then, with --until, further rounds until there is a reason to stop."""
         options, started = self._options, time.monotonic()
         yield self._left
         for index in count(self._number) if options.until else ():

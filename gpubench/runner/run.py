@@ -78,7 +78,7 @@ def show(session: Session, say: Say, run_child: RunChild, interrupts: Interrupts
 def lead(session: Session, say: Say, run_child: RunChild, interrupts: Interrupts) -> RunSummary:
     """Open the CSV file, resume an earlier run, and run the trials; returns a summary.
 
-    The file is locked until the run ends. Raises UserError if the file cannot be used, and Rescued if the disk is full.
+    The file is locked until the run ends. Raises UserError if it cannot be used, and Rescued if a row cannot be added.
     """
     with RowsFile(session.path) as file:
         for line in [*file.notes, *subject_of(session)]:
@@ -105,7 +105,7 @@ def check_host(session: Session, say: Say) -> Session:
     kinds = {device.kind for device in session.devices.values()}
     load = host.cpu_load(session.environment.cpu_count) if "cpu" in kinds else None
     environment = replace(session.environment, host_reference_seconds=host.reference_seconds())
-    # Not from the load average, which would include a run that has just ended.
+    # The load average is not used: it would include a run that has just ended.
     slowdown = load.slowdown() if load else 1.0
     if load and (others := load.others()) > host.SHARED_CPU:
         say(f"The CPU is {others:.0%} busy: results will be slow and noisy.")

@@ -41,7 +41,7 @@ class Session:
     folders: Mapping[str, Path] = field(default_factory=dict)
     """Data folder of each suite that reads data from disk, by the suite's name."""
     id: str = ""
-    """Value of the column `session`."""
+    """Value of the column `session`, unless the rows of a case join an earlier session."""
     slowdown: float = 1.0
     """Factor by which other programs slowed down work on all CPUs, just before the first trial."""
 
@@ -52,7 +52,7 @@ class Session:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """The result of a run."""
+    """How a run ended, and where its rows are."""
 
     exit_code: int
     """0 if every trial is ok or unsupported, 130 if the run was stopped, 4 otherwise."""
@@ -93,7 +93,7 @@ def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.Tor
 
 
 def _out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence[env.Device]) -> Path:
-    """Return the CSV file of this run: --out if it names one, else a new file in that folder."""
+    """Return the CSV file of this run: --out if that is a CSV file, else a new file in the folder --out."""
     if options.out.suffix == ".csv":
         return options.out
     if not options.out.is_dir() and (options.out.exists() or options.out.suffix):

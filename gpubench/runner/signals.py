@@ -13,7 +13,7 @@ STOPPED = "the run was stopped before this trial ended"
 class Interrupts:
     """A context manager that turns each of SIGNALS into a KeyboardInterrupt, and stores the reason.
 
-    Python ignores an exception that a signal raises inside a finalizer, so `check` raises one between trials.
+    Python ignores an exception that a signal raises inside a finalizer, so `check` raises it again between trials.
     """
 
     SIGNALS: Mapping[int, str] = {

@@ -35,7 +35,7 @@ def parse_slurm(text: str) -> dict[str, Any]:
     for part in text.split(","):
         name, equals, value = (word.strip() for word in part.partition("="))
         name = name.replace("-", "_")
-        if not (name and equals and value) or (name in NUMBERS and not (value.isdigit() and int(value))):
+        if not (name and equals and value) or (name in NUMBERS and not (value.isdecimal() and int(value))):
             raise UserError(
                 f"--slurm {part}: write it as name=value, joined by commas: partition=gpu,nodes=4,gpus_per_node=8,"
                 "time=60 (minutes), and whatever else sbatch takes"
@@ -47,7 +47,7 @@ def parse_slurm(text: str) -> dict[str, Any]:
 def run_on_slurm(job_options: Mapping[str, Any], arguments: Sequence[str], out: Path) -> int:
     """Submit the run of these arguments, or follow it if it runs already; returns the exit code.
 
-    The arguments are those of `gpubench run`, without --slurm and --out. All nodes must be able to write the CSV `out`.
+    The arguments are `run` and its options, without --slurm and --out. All nodes must be able to write the CSV `out`.
     """
     out = out.resolve()
     if out.suffix != ".csv":
@@ -80,7 +80,6 @@ def _submit(job_options: Mapping[str, Any], arguments: Sequence[str], folder: Pa
     secret.touch(mode=0o600)
     secret.write_text(secrets.token_hex(16))
     minutes = int(job_options.get("time", 60))
-    local = int(job_options.get("gpus_per_node", 1))
     whole_nodes = {} if CPU_OPTIONS & set(job_options) else {"exclusive": True}
     try:
         executor = submitit.SlurmExecutor(folder=folder / "log")
@@ -93,7 +92,7 @@ def _submit(job_options: Mapping[str, Any], arguments: Sequence[str], folder: Pa
             additional_parameters={"no_requeue": True, **whole_nodes, **job_options},
         )
         is_set = any(argument.partition("=")[0] == "--processes" for argument in arguments)
-        processes = [] if is_set else ["--processes", str(local)]
+        processes = [] if is_set else ["--processes", str(job_options.get("gpus_per_node", 1))]
         job = executor.submit(run_in_job, [*arguments, *processes], job_options["nodes"], str(folder))
     except (RuntimeError, subprocess.CalledProcessError, submitit.core.utils.FailedJobError) as error:
         message = " ".join(str(error).split())[:300]

@@ -35,9 +35,8 @@ class Templates:
     Forks of one template share its hash seed and its layout of memory. So each round has a new template: the trials of
     a case are as independent as new processes.
 
-    A task runs in a new process outside Linux, if its device is in NOT_FORKED, if it needs several processes, or if a
-    fork would behave differently: the import of the suite fails, opens a device or starts threads. The time limit of a
-    trial limits an import too.
+    Only trials of one process, peaks and soaks are forked. Nothing is forked outside Linux, on a device in NOT_FORKED,
+    or for a suite whose import fails, opens a device, starts threads or takes too long.
     """
 
     def __init__(self, limit_seconds: float | None = None) -> None:
@@ -100,7 +99,7 @@ class Template(ServingChild):
     """A child that has imported a suite and forks itself for each task."""
 
     def problem(self, seconds: float) -> str:
-        """Wait for the import; return why no task may be a fork, or "". ConnectionResetError: the template ended."""
+        """Wait for the import; return why forks must not run tasks, or "". ConnectionResetError: the template ended."""
         answer = self.hear(seconds)
         if answer is not None:
             return str(answer["problem"])
@@ -128,7 +127,7 @@ class Template(ServingChild):
         return Started(Fork(self, pid, printed), channel, our_end, "forked")
 
     def report(self, seconds: float) -> tuple[int, int]:
-        """Return the template's next report; raises TimeoutError, or another OSError if it has ended."""
+        """Return the template's next report; raises TimeoutError, or another OSError if the template has ended."""
         self._socket.settimeout(seconds)
         try:
             report = self._socket.recv(FORK_REPORT.size)

@@ -23,7 +23,7 @@ from gpubench.worker.run_trial import Message, Send, measure, sender
 def main() -> None:
     """Read the task from a socket, run it, and send the result.
 
-    Arguments of the command: the socket's file descriptor, and that of a pipe that closes when the parent ends.
+    Arguments of the command: the file descriptors of the socket, and of a pipe that closes when the parent ends.
     """
     faulthandler.enable()
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would print lines that mean nothing here
@@ -73,7 +73,7 @@ def _die_with_parent(channel: socket.socket, lifeline: int) -> None:
     if os.fork() == 0:
         _signal_when_parent_dies(signal.SIGCONT)  # so that it continues if it was stopped with the others
         channel.close()
-        os.read(lifeline, 1)  # returns when the parent's end has closed
+        os.read(lifeline, 1)  # returns when the parent's end of the pipe has closed
         os.killpg(0, signal.SIGKILL)
     os.close(lifeline)
 

@@ -18,20 +18,20 @@ from gpubench.training.precision import KINDS, mode_of, set_flags
 SIDES = (256, 512, 1024, 2048, 4096, 8192, 16384)
 """Sides of square matrices, small ones first: the fastest one depends on the device's caches and cores."""
 LONGEST_PRODUCT_SECONDS = 0.2
-"""After LEAST_SIDES sides, the next is tried only if its product, 8 times the work, would not take longer."""
+"""After LEAST_SIDES sides, the next one is tried only if its product (8 times the work) takes at most this time."""
 REPEATS = 5
 REPEAT_SECONDS = 0.05
 """A repeat makes calls for at least this time, so that timer and synchronisation do not matter."""
 SUSTAINED_SECONDS = 2.0
-"""At the end an accelerator multiplies the best size for so many seconds: this is its rate under its power limit."""
+"""At the end an accelerator multiplies matrices of the best size for this time: its power limit then takes effect."""
 CPU_COPY_BYTES, ACCELERATOR_COPY_BYTES = 2**28, 2**30
-"""Larger than the caches: an accelerator's L2 has 126 MB at most. On a CPU with a larger L3, as large as that."""
+"""Size of the copied tensor, larger than caches: an accelerator's L2 has at most 126 MB. `copy_bytes` adapts it."""
 COPY_SHARE = 0.25
 """Largest share of the free memory for each of the two tensors of a copy."""
 LEAST_SIDES = 3
 """Number of first sides with the higher limit TOO_LONG_SECONDS: another program may slow one of them down."""
 TOO_LONG_SECONDS = 0.5
-"""No side is tried if its product would take longer, as in fp16 on most CPUs (torch has only a slow kernel)."""
+"""No larger side is tried if its product would take longer, as in fp16 on most CPUs (torch has only a slow kernel)."""
 TINY_LAYERS, TINY_WIDTH = 24, 8
 
 

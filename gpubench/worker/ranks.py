@@ -33,9 +33,9 @@ END_SECONDS = 5
 
 
 def run(task: Message, channel: socket.socket) -> Message:
-    """Run this machine's share of the processes of the trial in `task`; return the answer of all of them.
+    """Run this machine's share of the processes of the trial in `task`; return one answer for all processes.
 
-    Every process gets `channel`, by which the machine's first one reports its laps. All end if the parent ends.
+    Every process gets `channel`; the first one of the machine reports its laps there. All end if the parent ends.
     """
     case = trial_from_json(task["trial"]).case
     place, server = _place(task)

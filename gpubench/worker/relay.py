@@ -1,7 +1,7 @@
 """Forwards connections from other machines to the store on node 0's loopback address, after checking a secret.
 
-Other machines can reach only the relay's port and those of Gloo and NCCL. Every machine runs a relay, in the child
-process of `nodes.Nodes`. Both ends prove that they know the secret (GPUBENCH_SECRET) before a byte is forwarded.
+Other machines can reach only the relay's port and those of Gloo and NCCL. The relay runs on node 0, in the child of
+`nodes.Nodes`. Both ends prove that they know the secret (GPUBENCH_SECRET) before a byte is forwarded.
 """
 
 import asyncio
@@ -126,5 +126,5 @@ async def _connect(host: str, port: int, secret: bytes) -> Stream:
 
 
 def _proof(secret: bytes, side: bytes, server_nonce: bytes, client_nonce: bytes) -> bytes:
-    """Return a proof of knowing the secret. Client and server have different ones: neither can be sent back."""
+    """Return a proof of knowing the secret. Client and server have different proofs, so a proof cannot be sent back."""
     return hmac.digest(secret, side + server_nonce + client_nonce, hashlib.sha256)

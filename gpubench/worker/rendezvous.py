@@ -1,4 +1,4 @@
-"""Connects the machines of a run through one torch store on the first machine; clients reach it through `relay`.
+"""Connects the machines of a run through one torch store on the first machine; the others reach it through `relay`.
 
 Runs in the child process of `nodes.Nodes`, which lasts as long as the run.
 """
@@ -27,7 +27,7 @@ WAIT_SECONDS = 5.0
 
 
 def serve(task: Message, requests: Any, send: Send) -> None:
-    """Connect to the other machines, then answer the parent's questions until it ends."""
+    """Connect to the other machines, then answer the parent's questions until the parent ends."""
     meeting = Meeting(task)
     try:
         meeting.open()
@@ -73,6 +73,7 @@ class Meeting:
             trouble = self._missing() or self._difference()
             self.run = secrets.token_hex(16)
             self._store.set("verdict", json.dumps({"trouble": trouble, "run": self.run}))
+            time.sleep(BEAT_SECONDS * bool(trouble))  # the store ends with this process: first let the others read it
         else:
             threading.Thread(target=self._beat, daemon=True).start()
             self._store.wait(["verdict"], timedelta(seconds=self._limit + WAIT_SECONDS))

@@ -56,7 +56,7 @@ def run_rank(task: Message, place: Any, channel: socket.socket, rank: int, local
     from gpubench.training import process_group
 
     faulthandler.enable()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # torch asks Linux to send it SIGINT when the parent ends
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # torch makes Linux send SIGINT when the parent ends
     trial = trial_from_json(task["trial"])
     trial = replace(trial, rank=rank, case=replace(trial.case, device=trial.case.devices[local]))
     store = process_group.connect(place)

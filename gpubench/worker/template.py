@@ -17,7 +17,7 @@ from gpubench.worker import run_trial
 from gpubench.worker.run_trial import Send
 
 MOST_PRINTED = 1 << 14
-"""Most bytes of an import's output that its forks repeat: a pipe can hold so many before they are read."""
+"""Most bytes of an import's output that each fork repeats: a pipe can hold so many before they are read."""
 DEVICE_FILES = ("/dev/nv", "/dev/dxg", "/dev/kfd", "/dev/dri")
 """Beginnings of the device files that a process has open once it has initialised a card's driver (/dev/dxg under WSL).
 CUDA does not work in forks of such a process."""
@@ -26,9 +26,9 @@ IMPORTED_LATE = ("device", "flops", "memory_layout", "operands", "precision", "p
 
 
 def fork_for_each_task(suite: str, channel: socket.socket, send: Send) -> tuple[int, int]:
-    """Import the suite at this path, then fork for each request of the parent until it ends.
+    """Import the suite at this path, then fork for each request of the parent until the parent ends.
 
-    Returns in each fork: the file descriptors of its own socket and of its pipe to the parent.
+    Returns only in forks: the file descriptors of the fork's socket, and of the pipe that closes when the parent ends.
     """
     with tempfile.TemporaryFile() as output:
         os.dup2(output.fileno(), 1)
