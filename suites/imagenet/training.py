@@ -23,7 +23,7 @@ Line = dict[str, Any]
 CLASSES = 1000
 """Number of ImageNet's classes, for the blueprint. A run has the classes of its folder of images."""
 SEARCHED = ("max", "fastest")
-"""Batch policies that search for a batch. A step with fewer images than the batch does not show whether it fits."""
+"""Batch policies that search for a batch. Only a step of the whole batch shows whether that batch fits."""
 
 
 class Checkpoint:
@@ -36,7 +36,7 @@ class Checkpoint:
         name = hashlib.sha256(repr((*alike, case.batch_size, params, case.data)).encode()).hexdigest()[:16]
         self.kept, self.folder = bool(trial.checkpoint_dir), Path(trial.checkpoint_dir)
         self.file, self.beat = self.folder / f"{name}.pt", self.folder / f"{name}.json"
-        self.part = self.folder / f"{name}.part"  # of either file: what a killed run leaves is overwritten or removed
+        self.part = self.folder / f"{name}.part"  # both files are first written here; the next run overwrites this one
         self.first, self.written, self.trouble = 0, 0.0, False
         self.processes, self.leads = case.processes, trial.rank == 0
 
@@ -88,7 +88,7 @@ class Checkpoint:
             self.trouble = True
 
     def heartbeat(self, clock: Clock) -> None:
-        """Write about once a second how long the run has taken, because a killed process cannot."""
+        """Write about once a second how long the run has taken: a killed process cannot write that at its end."""
         now = time.monotonic()
         if not self.kept or not self.leads or self.trouble or now - self.written < 1.0:
             return
@@ -145,7 +145,7 @@ def rate(schedule: Schedule, epoch: float, images: int, highest: float) -> float
 
 
 def first_reached(lines: Sequence[Line], trial: Trial) -> Line | None:
-    """Return the line of the first epoch that reached the goal, which is enough for the run; None if none did.
+    """Return the line of the first epoch that reached the goal; None if none did. Later epochs need not reach it.
 
     Sampled runs and runs on made-up images have no goal.
     """
