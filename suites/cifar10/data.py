@@ -214,7 +214,7 @@ class OnDevice(Batches):
         return round(self.samples * stage_at(self.recipe, epoch, self.epochs).share) if self.augment else self.samples
 
     def begin(self, epoch: int) -> None:
-        """Resize all images to the epoch's size, normalise and pad them, unless the last epoch had the same size."""
+        """Resize all images to the epoch's size, normalise and pad them, unless they have that size already."""
         self.epoch, before = epoch, self.edge
         self.edge = stage_at(self.recipe, epoch, self.epochs).edge if self.augment else SIZE
         if self.edge == before:

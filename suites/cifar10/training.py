@@ -89,7 +89,7 @@ class Run:
         return self.evaluate(tests)
 
     def prepare(self, images: Images) -> tuple[Batches, Batches]:
-        """Set whitening filters and average; return the batches to train on and to evaluate."""
+        """Set the whitening filters, copy the weights to their average; return the training and the test batches."""
         batches, tests = pipelines(images, self.recipe, self.trial, self.dtype)
         self.total_steps = sum(map(batches.steps_of, range(self.epochs)))
         if isinstance(batches, OnDevice):
@@ -130,7 +130,7 @@ class Run:
             whitening_layer(self.model).bias.requires_grad_(on)  # type: ignore[union-attr]
 
     def evaluate(self, tests: Batches, *, phase: str = "valid", counted: bool = True) -> dict[str, float]:
-        """Return accuracy and loss on the test images; the least certain ones are evaluated again in several views."""
+        """Return accuracy and loss on the test images. Later rungs evaluate the least certain ones again in more views."""
         recipe, many = self.recipe, tests.samples
         selective = recipe.views > 1 and recipe.doubtful < 1
         self.average.eval()
@@ -167,7 +167,7 @@ class Run:
 
 
 def warm_up(objective: Objective, trial: Trial, clock: Clock) -> None:
-    """Prepare, train and evaluate a few random images, so that the run has no first-time costs."""
+    """Prepare, train on and evaluate random images, so that the run has no first-time costs."""
     recipe, many, batch = objective.recipe, trial.params.train_images or TRAIN_IMAGES, trial.batch_size
     some, tests = min(many, batch) + (many % batch if many > batch else 0), 2 * TEST_BATCH
     if trial.case.device == "cpu" and not trial.params.compile:
@@ -226,7 +226,7 @@ def blueprint(trial: Trial) -> Blueprint:
 
 
 def train(trial: Trial, clock: Clock) -> dict[str, float]:
-    """Run a rung once or more; return accuracy (fraction) and loss on the test images, means over the runs."""
+    """Train a rung once or several times; return accuracy (fraction) and loss on the test images, as means."""
     recipe, params = RECIPES[trial.case.model], trial.params
     device = torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)
