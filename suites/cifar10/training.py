@@ -130,7 +130,7 @@ class Run:
             whitening_layer(self.model).bias.requires_grad_(on)  # type: ignore[union-attr]
 
     def evaluate(self, tests: Batches, *, phase: str = "valid", counted: bool = True) -> dict[str, float]:
-        """Return accuracy and loss on the test images. Later rungs evaluate the least certain ones again in more views."""
+        """Return accuracy and loss on the test images. Later rungs evaluate the least certain again in more views."""
         recipe, many = self.recipe, tests.samples
         selective = recipe.views > 1 and recipe.doubtful < 1
         self.average.eval()

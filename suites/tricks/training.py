@@ -88,7 +88,7 @@ class Batches:
         self.samples, self.shuffle, self.rank, self.ranks = samples, shuffle, rank, ranks
         self.sizes = [min(batch, samples - start) for start in range(0, samples, batch)]
         if len(self.sizes) > 1 and self.sizes[-1] < 2 * ranks:
-            rest = self.sizes.pop()  # too few for BatchNorm: not trained, and the clock projects their time
+            rest = self.sizes.pop()  # too few for BatchNorm: not trained on; the clock projects their time
             if not shuffle:
                 self.sizes[-1] += rest
         self.generator = torch.Generator().manual_seed(seed)  # the same order in all processes
