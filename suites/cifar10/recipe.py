@@ -93,7 +93,7 @@ class Stage(NamedTuple):
     edge: int
     """Side of an image, in pixels."""
     share: float
-    """Share of the images that it trains on."""
+    """Share of the images that the epoch trains on."""
     whitening: bool
     """Whether the bias of the whitening convolution is trained."""
 

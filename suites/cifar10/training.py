@@ -180,7 +180,7 @@ def warm_up(objective: Objective, trial: Trial, clock: Clock) -> None:
     first: dict[Stage, int] = {}  # the first epoch of each stage
     for epoch in range(run.epochs):
         first.setdefault(stage_at(recipe, epoch, run.epochs), epoch)
-    # The second step of a kind records CUDA graphs; the third is the first normal one.
+    # The second step of a shape records CUDA graphs; the third is the first normal step.
     times = 3 if trial.params.compile and run.device.type == "cuda" else 1
     for epoch in first.values():
         for _ in range(times):

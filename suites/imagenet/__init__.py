@@ -1,7 +1,7 @@
 """ImageNet with images that grow from 128 to 288 pixels.
 
-From the DAWNBench entry of fast.ai and DIUx (cybertronai/imagenet18, 2018). It trained ResNet-50 to 93% top-5 in
-18 minutes on 128 V100. Lambda ran it on 8 Titan RTX in 2.37 hours (lambdal/imagenet18).
+It repeats the DAWNBench entry of fast.ai and DIUx (cybertronai/imagenet18, 2018), which trained ResNet-50 to 93% top-5
+in 18 minutes on 128 V100. Lambda ran it on 8 Titan RTX in 2.37 hours (lambdal/imagenet18).
 
 docs/imagenet.md has the command for the published part of "Training ImageNet in Four Minutes" (Jia and others 2018,
 arXiv 1807.11205): `phases=four-minutes`, LARS, steps of 64K images (`global_batch`), gradients sent in fp16 and summed
