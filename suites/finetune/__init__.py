@@ -1,6 +1,6 @@
 """Fine-tuning of Llama: tokens per second with all weights, LoRA or QLoRA.
 
-The networks are Hugging Face's (transformers), the adapters those of peft: rank 16 beside every linear layer but the
+The networks are from transformers (Hugging Face), the adapters from peft: rank 16 beside every linear layer except the
 last. `llama-1b` and `llama-8b` have the sizes of Llama 3.2 1B and Llama 3.1 8B, `smollm-135m` those of SmolLM 135M;
 `llama-6m` is for CPUs. Weights are random, and rows show this (`weights=random` among the parameters). They cost the
 same time as real ones. `--set weights=given --weights DIR` starts from real ones.

@@ -52,7 +52,7 @@ def learner(trial: Trial, data: DataLoaders, clock: Clock | None, model: torch.n
 
 
 def article_learner(trial: Trial, data: DataLoaders, clock: Clock | None) -> Learner:
-    """Return the Learner of `create_cnn` in 2019: a pretrained body, frozen but for its BatchNorm, and a new head."""
+    """Return the Learner of `create_cnn` in 2019: a pretrained body, frozen except its BatchNorm, and a new head."""
     network = getattr(resnet, trial.case.model)()
     if trial.case.weights != "random":
         path = locate_weights(trial.case.weights, Path(trial.weights_dir) if trial.weights_dir else None)
