@@ -38,14 +38,14 @@ MOST_NAMED = 5
 
 
 def decode_jpeg(content: bytes) -> Image.Image:
-    """Return a JPEG decoded by torchvision, in a third of PIL's time; raises RuntimeError for a broken file."""
+    """Return a JPEG decoded by torchvision; raises RuntimeError for a broken file."""
     encoded = torch.frombuffer(bytearray(content), dtype=torch.uint8)
     pixels = torchvision.io.decode_jpeg(encoded, torchvision.io.ImageReadMode.RGB)
     return Image.fromarray(pixels.permute(1, 2, 0).numpy())
 
 
 def find_decoder() -> tuple[Decoder | None, str]:
-    """Return torchvision's decoder and an empty text; or None (PIL decodes) and a remark for the row: PIL is slower.
+    """Return torchvision's decoder and an empty text; or None (PIL decodes) and a remark for the row.
 
     The decoder is tried once, with a JPEG made here. If that fails, PIL decodes all images: torchvision 0.29 deprecates
     its decoders, and some builds of torchvision have no libjpeg.
