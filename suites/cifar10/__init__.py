@@ -8,9 +8,8 @@ KellerJordan/cifar10-airbench; hiverge/cifar10-speedrun); the last two are our o
 Published times, all to 94%: `baseline` in 356 s and `tta` in 26 s on a V100 (Page), airbench94_muon in 2.59 s and
 cifar10_speedrun in 2.015 s on an A100.
 
-Timed, by the rules of airbench: preparing the data, the training, and the evaluation after it. Not timed: reading the
-dataset, building the network, a warm-up on random images, and any evaluation between epochs.
-Goal: 94% of the 10,000 test images.
+Timed, by the rules of airbench: preparing the data, training, and the evaluation after it. Not timed: reading the
+dataset, building the network, a warm-up on random images, evaluations between epochs. Goal: 94% of 10,000 test images.
 
 Read recipe.py first, then networks.py, optimizers.py, data.py and training.py.
 """
@@ -62,7 +61,7 @@ SUITE = Suite(
         "compile": Param(False, "torch.compile the network with its loss (CUDA: max-autotune), the crops, and Muon"),
         "validate": Param(False, "also evaluate between epochs, outside the run's time, and print the accuracy"),
         "runs_per_process": Param(
-            1, "whole trainings in a trial, for recipes that take seconds; their median counts", least=1
+            1, "whole trainings in a trial, for recipes that take seconds; their median time counts", least=1
         ),
         "train_images": Param(0, "train on only the first N images; 0 is all"),
         "valid_images": Param(0, "evaluate on only the first N images; 0 is all"),

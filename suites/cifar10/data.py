@@ -304,7 +304,7 @@ class Doubtful(Batches):
     """The test images that were predicted least certainly, with their labels and the logits of that prediction."""
 
     def __init__(self, tests: OnDevice, outputs: list[tuple[torch.Tensor, torch.Tensor]], share: float) -> None:
-        super().__init__(int(tests.samples * share), TEST_BATCH // 2)
+        super().__init__(max(1, int(tests.samples * share)), TEST_BATCH // 2)
         self.tests, self.outputs = tests, outputs
 
     def __iter__(self) -> Iterator[Batch]:

@@ -41,13 +41,12 @@ class Norm(nn.BatchNorm2d):
             variance,
             self.weight.repeat(parts),
             self.bias.repeat(parts),
-            self.training,
+            True,
             self.momentum or 0.0,
             self.eps,
         )
-        if self.training:
-            self.running_mean.copy_(mean.view(parts, channels).mean(0))
-            self.running_var.copy_(variance.view(parts, channels).mean(0))
+        self.running_mean.copy_(mean.view(parts, channels).mean(0))
+        self.running_var.copy_(variance.view(parts, channels).mean(0))
         return y.view(n, channels, height, width)
 
 

@@ -215,18 +215,18 @@ def blueprint(trial: Trial) -> Blueprint:
     if recipe.network == "narrow":  # not trained in most epochs
         whitening_layer(model).bias.requires_grad_(False)  # type: ignore[union-attr]
     factors = {"biases": recipe.bias_lr, "the last layer": recipe.head_lr}
-    faster = [f"times {factor:g} for {name}" for name, factor in factors.items() if factor != 1]
+    faster = [f"by {factor:g} for {name}" for name, factor in factors.items() if factor != 1]
     return Blueprint(
         network=model,
         inputs=(torch.zeros(2, 3, SIZE, SIZE),),
         epochs=epochs,
         schedule={"learning rate": partial(rate_at, recipe, epochs=epochs)},
-        note=f"This rate, {', '.join(faster)}" if faster else "",
+        note=f"This rate is multiplied {' and '.join(faster)}" if faster else "",
     )
 
 
 def train(trial: Trial, clock: Clock) -> dict[str, float]:
-    """Train a rung once or several times; return accuracy (fraction) and loss on the test images, as means."""
+    """Train a rung once or several times; return mean accuracy (fraction), mean loss and `success_rate` of the runs."""
     recipe, params = RECIPES[trial.case.model], trial.params
     device = torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)

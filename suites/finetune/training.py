@@ -27,7 +27,7 @@ from . import SIZES
 ADAPTER = "default"
 """peft's name of the only adapter."""
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-"""Linear layers that get an adapter, and 4-bit weights with QLoRA: all but the last."""
+"""Linear layers that get an adapter, and 4-bit weights with QLoRA: all except the last."""
 SHAPE = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")
 WARMUP = 0.03
 """Share of the steps in which the learning rate rises."""
@@ -167,12 +167,15 @@ def add_adapters(llama: LlamaForCausalLM, rank: int, device: torch.device) -> No
 
 
 def texts_of(trial: Trial) -> list[torch.Tensor]:
-    """Return the training and validation texts as tokens (N,): bytes, or those of the given weights' tokenizer."""
+    """Return the training and the validation text as tokens (N,); raises UserError if one is too short."""
     if trial.synthetic or trial.case.weights in {"", "random"}:
         return load_text(trial, SIZES[trial.case.model].vocabulary)
     tokenizer = Tokenizer.from_file(str(weights_folder(trial) / "tokenizer.json"))
     texts = [bytes(text.numpy()).decode() for text in load_text(trial)]
-    return [torch.tensor(tokenizer.encode(text, add_special_tokens=False).ids) for text in texts]
+    tokens = [torch.tensor(tokenizer.encode(text, add_special_tokens=False).ids) for text in texts]
+    if (fewest := min(map(len, tokens))) <= trial.params.context:
+        raise UserError(f"the shorter of the two texts has {fewest} tokens; give a smaller --set context")
+    return tokens
 
 
 def rate_at(step: int, steps: int) -> float:

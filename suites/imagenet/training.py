@@ -81,8 +81,9 @@ class Checkpoint:
             self.folder.mkdir(parents=True, exist_ok=True)
             torch.save({**state, "lines": [dict(line) for line in lines]}, self.part)
             self.part.replace(self.file)
-        except (OSError, RuntimeError) as error:  # a full disk raises either, and must not end the training
-            self.part.unlink(missing_ok=True)
+        except (OSError, RuntimeError) as error:  # a full disk raises either; it must not end the training
+            with suppress(OSError):
+                self.part.unlink(missing_ok=True)
             if not self.trouble:
                 clock.remarks.append(f"no checkpoint could be saved ({str(error).partition(chr(10))[0]})")
             self.trouble = True
@@ -101,10 +102,9 @@ class Checkpoint:
     def remove(self) -> None:
         """Remove the files: the run is complete."""
         if self.kept and self.leads:
-            self.file.unlink(missing_ok=True)
-            self.beat.unlink(missing_ok=True)
-            self.part.unlink(missing_ok=True)
             with suppress(OSError):
+                for file in (self.file, self.beat, self.part):
+                    file.unlink(missing_ok=True)
                 self.folder.rmdir()  # fails if other runs have files in it
 
 

@@ -235,9 +235,8 @@ class Pipeline:
             scores = self.model(images)
             loss = cross_entropy(scores, labels, reduction="sum")
         right = (scores.argmax(dim=1) == labels).sum()
-        self.batch_sums.append(
-            torch.stack([loss.detach().float(), right.float()])
-        )  # reading them here would wait for the device
+        # Reading the two numbers here would wait for the device.
+        self.batch_sums.append(torch.stack([loss.detach().float(), right.float()]))
         self.images += len(labels)
 
     def sums(self) -> dict[str, float]:
