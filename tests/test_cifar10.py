@@ -507,6 +507,7 @@ def test_the_least_certain_images_get_another_look():
     ((_, labels, before),) = list(again)
     assert sorted(labels.tolist()) == [1, 3]
     assert torch.equal(before, logits[labels])
+    assert len(data.Doubtful(tests, [(logits, torch.arange(4))], 0.2)) == 1
 
 
 def test_muon_takes_all_filter_banks_at_once():

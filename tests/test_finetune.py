@@ -16,6 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
+from gpubench.errors import UserError
 from gpubench.suite import files
 
 LLM = "needs the extra llm: pip install -e '.[llm]'"
@@ -101,9 +102,8 @@ def test_what_is_frozen_and_checkpointed_has_the_right_bits_and_gradients():
         llama = training().network_of(trial(precision=precision), CPU)
         assert {weight.dtype for weight in llama.parameters() if not weight.requires_grad} == {dtype}
         assert {weight.dtype for weight in llama.parameters() if weight.requires_grad} == {torch.float32}
-    assert {w.dtype for w in training().network_of(trial(precision="bf16", method="full"), CPU).parameters()} == {
-        torch.float32
-    }
+    full = training().network_of(trial(precision="bf16", method="full"), CPU)
+    assert {weight.dtype for weight in full.parameters()} == {torch.float32}
     gradients = []
     for checkpointing in ("true", "false"):
         torch.manual_seed(0)
@@ -154,12 +154,7 @@ def test_qlora_has_four_bits_and_its_calls_are_seen(run, monkeypatch):
 def saved_llama(folder, **changes):
     size = training().SIZES["llama-6m"]
     shape = (size.layers, size.width, size.inner, size.heads, size.shared_heads)
-    sizes = {
-        **dict(zip(training().SHAPE, shape, strict=True)),
-        "vocab_size": 256,
-        "tie_word_embeddings": True,
-        **changes,
-    }
+    sizes = dict(zip(training().SHAPE, shape, strict=True), vocab_size=256, tie_word_embeddings=True) | changes
     transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes)).save_pretrained(folder)
     tokens = {chr(number): number for number in range(32, 127)} | {"\n": 0}
     model = {"type": "WordLevel", "vocab": tokens, "unk_token": "\n"}
@@ -174,12 +169,15 @@ def test_given_weights_are_read_with_their_tokenizer_and_those_of_another_size_r
     assert frame.iloc[0]["weights"].startswith("llama-6m-")
     asked = trial(weights="given", method="full")
     asked.weights_dir = str(tmp_path / "mine")
-    saved = transformers.LlamaForCausalLM.from_pretrained(tmp_path / "mine")
-    logits = saved(text()).logits.flatten(0, 1)
+    logits = transformers.LlamaForCausalLM.from_pretrained(tmp_path / "mine")(text()).logits.flatten(0, 1)
     assert torch.allclose(training().network_of(asked, CPU)(text(), text(1)), cross_entropy(logits, text(1).flatten()))
     saved_llama(tmp_path / "mine", num_hidden_layers=2)
     frame = run(*given, precision="bf16", code=4)
     assert "config.json: no llama-6m, whose num_hidden_layers" in frame.iloc[0]["reason"]
+    asked.synthetic, asked.data_dir, asked.case.weights = False, str(tmp_path), "llama-6m-1"
+    (tmp_path / "wikitext-2" / "valid.txt").write_text("é" * 20, encoding="utf-8")
+    with pytest.raises(UserError, match="has 20 tokens; give a smaller --set context"):
+        training().texts_of(asked)  # 40 bytes are enough
 
 
 def test_an_extra_that_is_missing_is_named_before_anything_runs(cli, tmp_path, monkeypatch):

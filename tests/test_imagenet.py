@@ -403,7 +403,8 @@ def test_a_killed_run_goes_on_and_ends_alike(photos, whole, tmp_path, kill_at):
     assert not (tmp_path / "kept").exists()
 
 
-def test_a_broken_checkpoint_is_named(photos, tmp_path):
+def test_a_broken_checkpoint_is_named_and_one_that_cannot_be_saved_ends_nothing(photos, tmp_path):
+    assert "no checkpoint could be saved (" in run(trial_of(photos, folder=photos / "train/red/0.jpg"))[1].remarks[0]
     trial = trial_of(photos, folder=tmp_path)
     clock = KillingClock(brief("full"))
     clock.kill_at = (1, 1)

@@ -1,6 +1,6 @@
 """CIFAR-10 to 94% accuracy: the speedup of each change, up to record recipes.
 
-A model here is a rung of a ladder: the recipe of the previous rung with one change. The ladder is "How to Train Your
+A model here is a rung of a ladder: the recipe of the previous rung with a change. The ladder is "How to Train Your
 ResNet" (D. Page, Myrtle.ai 2018 and 2019; davidcpage/cifar10-fast). It begins with the DAWNBench entry of B. Johnson
 (bkj/basenet). The rungs from `airbench94` on come from later records (K. Jordan, arXiv 2404.00498 and
 KellerJordan/cifar10-airbench; hiverge/cifar10-speedrun); the last two are our own.
@@ -8,9 +8,8 @@ KellerJordan/cifar10-airbench; hiverge/cifar10-speedrun); the last two are our o
 Published times, all to 94%: `baseline` in 356 s and `tta` in 26 s on a V100 (Page), airbench94_muon in 2.59 s and
 cifar10_speedrun in 2.015 s on an A100.
 
-Timed, by the rules of airbench: preparing the data, the training, and the evaluation after it. Not timed: reading the
-dataset, building the network, a warm-up on random labels (in laps of its own), and any evaluation between epochs.
-Goal: 94% of the 10,000 test images.
+Timed, by the rules of airbench: preparing the data, training, and the evaluation after it. Not timed: reading the
+dataset, building the network, a warm-up on random images, evaluations between epochs. Goal: 94% of 10,000 test images.
 
 Read recipe.py first, then networks.py, optimizers.py, data.py and training.py.
 """
@@ -31,7 +30,7 @@ def narrow_flops(edge: int, whitening: bool) -> float:
     total = 2 * size**2 * 12 * before + 6 * 256 * 10  # fixed filters on patches of 2 x 2 x 3, and the head
     for after in (64, 256, 256):
         first, second = size**2 * 9 * before * after, (size // 2) ** 2 * 9 * after * after
-        # Forward, and backward to weights and input (behind the whitening layer only while its bias trains).
+        # Forward, weight gradient, input gradient (behind the whitening layer: only while that layer's bias trains).
         total += (6 if before > 24 or whitening else 4) * first + 6 * second
         size, before = size // 2, after
     return total
@@ -62,7 +61,7 @@ SUITE = Suite(
         "compile": Param(False, "torch.compile the network with its loss (CUDA: max-autotune), the crops, and Muon"),
         "validate": Param(False, "also evaluate between epochs, outside the run's time, and print the accuracy"),
         "runs_per_process": Param(
-            1, "whole trainings in a trial, for recipes that take seconds; their median counts", least=1
+            1, "whole trainings in a trial, for recipes that take seconds; their median time counts", least=1
         ),
         "train_images": Param(0, "train on only the first N images; 0 is all"),
         "valid_images": Param(0, "evaluate on only the first N images; 0 is all"),

@@ -214,7 +214,7 @@ class OnDevice(Batches):
         return round(self.samples * stage_at(self.recipe, epoch, self.epochs).share) if self.augment else self.samples
 
     def begin(self, epoch: int) -> None:
-        """Resize all images to the epoch's size, normalise and pad them, unless the last epoch had the same size."""
+        """Resize all images to the epoch's size, normalise and pad them, unless they have that size already."""
         self.epoch, before = epoch, self.edge
         self.edge = stage_at(self.recipe, epoch, self.epochs).edge if self.augment else SIZE
         if self.edge == before:
@@ -304,7 +304,7 @@ class Doubtful(Batches):
     """The test images that were predicted least certainly, with their labels and the logits of that prediction."""
 
     def __init__(self, tests: OnDevice, outputs: list[tuple[torch.Tensor, torch.Tensor]], share: float) -> None:
-        super().__init__(int(tests.samples * share), TEST_BATCH // 2)
+        super().__init__(max(1, int(tests.samples * share)), TEST_BATCH // 2)
         self.tests, self.outputs = tests, outputs
 
     def __iter__(self) -> Iterator[Batch]:

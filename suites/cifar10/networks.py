@@ -41,13 +41,12 @@ class Norm(nn.BatchNorm2d):
             variance,
             self.weight.repeat(parts),
             self.bias.repeat(parts),
-            self.training,
+            True,
             self.momentum or 0.0,
             self.eps,
         )
-        if self.training:
-            self.running_mean.copy_(mean.view(parts, channels).mean(0))
-            self.running_var.copy_(variance.view(parts, channels).mean(0))
+        self.running_mean.copy_(mean.view(parts, channels).mean(0))
+        self.running_var.copy_(variance.view(parts, channels).mean(0))
         return y.view(n, channels, height, width)
 
 
@@ -100,7 +99,7 @@ class SmallConv(nn.Conv2d):
         if x.device.type != "cpu" or max(x.shape[2:]) > self.most_pixels_in_a_row:
             return super().forward(x)
         weight = self.weight
-        if torch.is_autocast_enabled("cpu"):  # outside of ByProducts, so that the gradient returns to fp32
+        if torch.is_autocast_enabled("cpu"):  # cast here, not in ByProducts, so that the gradient becomes fp32
             dtype = torch.get_autocast_dtype("cpu")
             x, weight = x.to(dtype), weight.to(dtype)
         return cast("torch.Tensor", ByProducts.apply(x, weight))
@@ -159,7 +158,7 @@ def activation(recipe: Recipe) -> nn.Module:
 
 
 def conv_norm(before: int, after: int, recipe: Recipe, *, kernel: int = 3, pool: bool = False) -> nn.Module:
-    """Return convolution, norm and activation; `pool`: and max-pooling, before or after norm and activation."""
+    """Return convolution, norm and activation; with `pool` also max-pooling, before or after norm and activation."""
     pooling: list[nn.Module] = [nn.MaxPool2d(2)] if pool else []
     tail: list[nn.Module] = [Norm(after, recipe), activation(recipe)]
     return nn.Sequential(conv(before, after, kernel=kernel), *(pooling + tail if recipe.pool_first else tail + pooling))
@@ -181,7 +180,7 @@ def dawn(recipe: Recipe) -> nn.Sequential:
 
 
 def resnet9(recipe: Recipe) -> nn.Sequential:
-    """Return Page's network: eight convolutions, two pairs of which have a residual connection."""
+    """Return Page's network: eight trained convolutions, two pairs of which have a residual connection."""
     filters, first = 3 * recipe.whiten**2, {}
     if recipe.whiten:
         first = {"whiten": conv(3, filters, kernel=recipe.whiten).requires_grad_(False)}
@@ -232,7 +231,7 @@ def whitening_layer(model: nn.Module) -> nn.Conv2d:
 def whiten(layer: nn.Conv2d, images: torch.Tensor, edge: int) -> None:
     """Set `layer` to the eigenvectors of the covariance of the images' patches, scaled to variance 1.
 
-    After Page (3 x 3 patches) and T. Sweeney (tysam-code/hlb-CIFAR10: 2 x 2, and each with both signs).
+    After Page (3 x 3 patches) and T. Sweeney (tysam-code/hlb-CIFAR10: 2 x 2, each filter with both signs).
     """
     both_signs = layer.out_channels > 3 * edge**2
     patches = images.unfold(2, edge, 1).unfold(3, edge, 1).permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(0, 2)

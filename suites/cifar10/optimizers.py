@@ -140,7 +140,7 @@ def part_of(matrix: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 def optimizers(
     model: torch.nn.Module, recipe: Recipe, dtype: torch.dtype, *, compiled: bool = False
 ) -> list[torch.optim.Optimizer]:
-    """Return SGD with Nesterov momentum (separate groups for biases and head); in later rungs Muon for convolutions.
+    """Return SGD with Nesterov momentum (separate groups for biases and head), in later rungs also Muon (convolutions).
 
     Each group's `factor` is its learning rate as a multiple of the schedule's.
     """

@@ -73,13 +73,13 @@ class Recipe:
     whiten: int = 0
     """Side of the patches that a fixed first convolution whitens, in pixels; 0: none."""
     whiten_images: int = 10_000
-    """Number of images (the first ones) whose patches are used."""
+    """Number of images (the first ones) whose patches define the whitening."""
     whiten_epochs: int = 0
-    """Epochs for which that convolution's bias is trained."""
+    """Epochs for which the whitening convolution's bias is trained."""
     ema: float = 0.0
-    """Decay per step of the average of the weights that is evaluated."""
+    """Decay per step of the weights' average, which is evaluated instead of the weights; 0: no average."""
     views: int = 1
-    """Number of views averaged in the evaluation. 2: with the mirror image. 6: both also shifted by a pixel."""
+    """Number of views averaged in the evaluation. 2: image and mirror image. 6: both at three places, a pixel apart."""
     doubtful: float = 1.0
     """Share of the images (the least certain ones) that are evaluated with more than one view."""
     channels_last: bool = False
@@ -93,7 +93,7 @@ class Stage(NamedTuple):
     edge: int
     """Side of an image, in pixels."""
     share: float
-    """Share of the images that it trains on."""
+    """Share of the images that the epoch trains on."""
     whitening: bool
     """Whether the bias of the whitening convolution is trained."""
 

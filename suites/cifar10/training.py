@@ -89,7 +89,7 @@ class Run:
         return self.evaluate(tests)
 
     def prepare(self, images: Images) -> tuple[Batches, Batches]:
-        """Set whitening filters and average; return the batches to train on and to evaluate."""
+        """Set the whitening filters, copy the weights to their average; return the training and the test batches."""
         batches, tests = pipelines(images, self.recipe, self.trial, self.dtype)
         self.total_steps = sum(map(batches.steps_of, range(self.epochs)))
         if isinstance(batches, OnDevice):
@@ -130,7 +130,7 @@ class Run:
             whitening_layer(self.model).bias.requires_grad_(on)  # type: ignore[union-attr]
 
     def evaluate(self, tests: Batches, *, phase: str = "valid", counted: bool = True) -> dict[str, float]:
-        """Return accuracy and loss on the test images; the least certain ones are evaluated again in several views."""
+        """Return accuracy and loss on the test images. Later rungs evaluate the least certain again in more views."""
         recipe, many = self.recipe, tests.samples
         selective = recipe.views > 1 and recipe.doubtful < 1
         self.average.eval()
@@ -167,7 +167,7 @@ class Run:
 
 
 def warm_up(objective: Objective, trial: Trial, clock: Clock) -> None:
-    """Prepare, train and evaluate a few random images, so that the run has no first-time costs."""
+    """Prepare, train on and evaluate random images, so that the run has no first-time costs."""
     recipe, many, batch = objective.recipe, trial.params.train_images or TRAIN_IMAGES, trial.batch_size
     some, tests = min(many, batch) + (many % batch if many > batch else 0), 2 * TEST_BATCH
     if trial.case.device == "cpu" and not trial.params.compile:
@@ -180,7 +180,7 @@ def warm_up(objective: Objective, trial: Trial, clock: Clock) -> None:
     first: dict[Stage, int] = {}  # the first epoch of each stage
     for epoch in range(run.epochs):
         first.setdefault(stage_at(recipe, epoch, run.epochs), epoch)
-    # The second step of a kind records CUDA graphs; the third is the first normal one.
+    # The second step of a shape records CUDA graphs; the third is the first normal step.
     times = 3 if trial.params.compile and run.device.type == "cuda" else 1
     for epoch in first.values():
         for _ in range(times):
@@ -215,18 +215,18 @@ def blueprint(trial: Trial) -> Blueprint:
     if recipe.network == "narrow":  # not trained in most epochs
         whitening_layer(model).bias.requires_grad_(False)  # type: ignore[union-attr]
     factors = {"biases": recipe.bias_lr, "the last layer": recipe.head_lr}
-    faster = [f"times {factor:g} for {name}" for name, factor in factors.items() if factor != 1]
+    faster = [f"by {factor:g} for {name}" for name, factor in factors.items() if factor != 1]
     return Blueprint(
         network=model,
         inputs=(torch.zeros(2, 3, SIZE, SIZE),),
         epochs=epochs,
         schedule={"learning rate": partial(rate_at, recipe, epochs=epochs)},
-        note=f"This rate, {', '.join(faster)}" if faster else "",
+        note=f"This rate is multiplied {' and '.join(faster)}" if faster else "",
     )
 
 
 def train(trial: Trial, clock: Clock) -> dict[str, float]:
-    """Run a rung once or more; return accuracy (fraction) and loss on the test images, means over the runs."""
+    """Train a rung once or several times; return mean accuracy (fraction), mean loss and `success_rate` of the runs."""
     recipe, params = RECIPES[trial.case.model], trial.params
     device = torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)

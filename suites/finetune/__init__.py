@@ -1,12 +1,12 @@
 """Fine-tuning of Llama: tokens per second with all weights, LoRA or QLoRA.
 
-The networks are Hugging Face's (transformers), the adapters those of peft: rank 16 beside every linear layer but the
+The networks are from transformers (Hugging Face), the adapters from peft: rank 16 beside every linear layer except the
 last. `llama-1b` and `llama-8b` have the sizes of Llama 3.2 1B and Llama 3.1 8B, `smollm-135m` those of SmolLM 135M;
 `llama-6m` is for CPUs. Weights are random, and rows show this (`weights=random` among the parameters). They cost the
 same time as real ones. `--set weights=given --weights DIR` starts from real ones.
 
-With LoRA the frozen weights have 16 bits where the precision computes in 16 bits; adapters stay fp32. With QLoRA they
-have 4 bits (NF4 with fp32 scales) and are expanded for each product. So QLoRA is a method, not a precision.
+With LoRA the frozen weights have 16 bits if the precision computes in 16 bits. Adapters are fp32 if the precision has
+fp32 weights. With QLoRA the frozen weights have 4 bits (NF4 with fp32 scales), and are expanded for each product.
 
 Samples are trained tokens. Timed: training steps and validation. The loop is in gpubench/training/sequences.py.
 """
@@ -43,7 +43,7 @@ class Size:
 
     @property
     def matrices(self) -> list[tuple[int, int]]:
-        """Inputs and outputs of the linear layers inside a layer."""
+        """(inputs, outputs) of each linear layer inside a transformer layer."""
         width, inner, narrow = self.width, self.inner, self.width * self.shared_heads // self.heads
         return [(width, width), (width, narrow), (width, narrow), (width, width), *[(width, inner)] * 2, (inner, width)]
 

@@ -27,7 +27,7 @@ from . import SIZES
 ADAPTER = "default"
 """peft's name of the only adapter."""
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-"""Linear layers that get an adapter, and 4-bit weights with QLoRA: all but the last."""
+"""Linear layers that get an adapter, and 4-bit weights with QLoRA: all except the last."""
 SHAPE = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")
 WARMUP = 0.03
 """Share of the steps in which the learning rate rises."""
@@ -60,7 +60,7 @@ def network_of(trial: Trial, device: torch.device, *, only_shapes: bool = False)
     With `only_shapes` its weights are random, and tensors of the same size replace 4-bit weights.
     """
     params, precision = trial.params, PRECISIONS[trial.case.precision]
-    # Trained weights keep the precision's dtype. Frozen ones get autocast's: it would cast them for each product.
+    # Trained weights keep the precision's dtype. Frozen ones get autocast's: otherwise it casts them for each product.
     frozen = precision.weights if params.method == "full" else precision.autocast or precision.weights
     dtype: torch.dtype = getattr(torch, frozen)
     if only_shapes or params.weights == "random" or trial.case.weights == "random":
@@ -80,7 +80,7 @@ def network_of(trial: Trial, device: torch.device, *, only_shapes: bool = False)
 def random_llama(
     trial: Trial, dtype: torch.dtype, device: torch.device, narrow: Callable[[nn.Module], None]
 ) -> LlamaForCausalLM:
-    """Return a Llama with normal weights. With QLoRA `narrow` is called with each layer before the next is made."""
+    """Return a Llama with random weights. With QLoRA `narrow` is called with each layer before the next is made."""
     size = SIZES[trial.case.model]
     shape = (0, size.width, size.inner, size.heads, size.shared_heads)
     sizes = {**dict(zip(SHAPE, shape, strict=True)), "vocab_size": size.vocabulary, "tie_word_embeddings": size.tied}
@@ -119,7 +119,7 @@ def given_llama(trial: Trial, dtype: torch.dtype, device: torch.device) -> Llama
 def weights_folder(trial: Trial) -> Path:
     """Return the folder with the given weights."""
     path = locate_weights(trial.case.model, Path(trial.weights_dir))
-    assert path is not None  # the parent located it before it planned this trial
+    assert path is not None  # the parent process found the folder before it planned this trial
     return path
 
 
@@ -167,12 +167,15 @@ def add_adapters(llama: LlamaForCausalLM, rank: int, device: torch.device) -> No
 
 
 def texts_of(trial: Trial) -> list[torch.Tensor]:
-    """Return the tokens of the training and the validation text, each (N,): bytes, or tokens of the given weights."""
+    """Return the training and the validation text as tokens (N,); raises UserError if one is too short."""
     if trial.synthetic or trial.case.weights in {"", "random"}:
         return load_text(trial, SIZES[trial.case.model].vocabulary)
     tokenizer = Tokenizer.from_file(str(weights_folder(trial) / "tokenizer.json"))
     texts = [bytes(text.numpy()).decode() for text in load_text(trial)]
-    return [torch.tensor(tokenizer.encode(text, add_special_tokens=False).ids) for text in texts]
+    tokens = [torch.tensor(tokenizer.encode(text, add_special_tokens=False).ids) for text in texts]
+    if (fewest := min(map(len, tokens))) <= trial.params.context:
+        raise UserError(f"the shorter of the two texts has {fewest} tokens; give a smaller --set context")
+    return tokens
 
 
 def rate_at(step: int, steps: int) -> float:

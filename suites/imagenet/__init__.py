@@ -1,13 +1,13 @@
 """ImageNet with images that grow from 128 to 288 pixels.
 
-From the DAWNBench entry of fast.ai and DIUx (cybertronai/imagenet18, 2018). It trained ResNet-50 to 93% top-5 in
-18 minutes on 128 V100. Lambda ran it on 8 Titan RTX in 2.37 hours (lambdal/imagenet18).
+It repeats the DAWNBench entry of fast.ai and DIUx (cybertronai/imagenet18, 2018), which trained ResNet-50 to 93% top-5
+in 18 minutes on 128 V100. Lambda ran it on 8 Titan RTX in 2.37 hours (lambdal/imagenet18).
 
-docs/imagenet.md has the command for "Training ImageNet in Four Minutes" (Jia and others 2018, arXiv 1807.11205), as far
-as that recipe is published: `phases=four-minutes`, LARS, steps of 64K images (`global_batch`), gradients sent in fp16
-and summed in three steps over groups. The suite `scaling` measures only the rate of such training, on random images.
+docs/imagenet.md has the command for the published part of "Training ImageNet in Four Minutes" (Jia and others 2018,
+arXiv 1807.11205): `phases=four-minutes`, LARS, steps of 64K images (`global_batch`), gradients sent in fp16 and summed
+over groups of processes. The suite `scaling` measures only the rate of such training, on random images.
 
-Timed: training, validation and input pipeline of all epochs, and a checkpoint after each epoch. Not timed: imports,
+Timed: training, validation and input pipeline of all epochs, and checkpoints between epochs. Not timed: imports,
 building the model, listing the images, making resized copies (`gpubench data prepare imagenet`).
 
 Read network.py first, then data.py and training.py; `phases` are in gpubench/data/schedules.py.
@@ -23,7 +23,7 @@ from gpubench.suite.trial import autocast_refusal
 
 TRAIN_IMAGES = images.IMAGENET[1]
 CPU_PIXELS = 2**21
-"""Most pixels in a step on a CPU, for which ResNet-50's activations take about 4 GB."""
+"""Most pixels in a step on a CPU: ResNet-50's activations for so many take about 4 GB."""
 
 
 def suited(params: Mapping[str, ParamValue], device_kind: str, data: str) -> dict[str, tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The images of a run: the user's folder, read by loader processes, or random images; in passes, steps and batches."""
+"""Reads the user's images in loader processes, or makes random images; divides them into passes, steps and batches."""
 
 import io
 import random
@@ -30,25 +30,25 @@ NotedImages = dict[str, dict[str, str]]
 """Images that could not be used (`bad train`, `bad valid`) with reasons; images that are not RGB (`odd`) with modes."""
 SYNTHETIC_CLASSES, SYNTHETIC_TRAIN, SYNTHETIC_VALID = images.IMAGENET
 SYNTHETIC_SHAPES = ((500, 375), (375, 500), (500, 333), (500, 500))
-"""Common sizes of photographs; synthetic images have them in turn."""
+"""Common sizes of photographs, (width, height); synthetic validation images have them in turn."""
 MOST_WORKERS = 32
 """Most loader processes of a training process by default."""
 MOST_NAMED = 5
-"""Most files that a row names."""
+"""Most files that a remark or an error names."""
 
 
 def decode_jpeg(content: bytes) -> Image.Image:
-    """Return a JPEG decoded by torchvision, in a third of PIL's time; raises RuntimeError for a broken file."""
+    """Return a JPEG decoded by torchvision; raises RuntimeError for a broken file."""
     encoded = torch.frombuffer(bytearray(content), dtype=torch.uint8)
     pixels = torchvision.io.decode_jpeg(encoded, torchvision.io.ImageReadMode.RGB)
     return Image.fromarray(pixels.permute(1, 2, 0).numpy())
 
 
 def find_decoder() -> tuple[Decoder | None, str]:
-    """Return torchvision's decoder and an empty text; or None (PIL decodes) and a remark for the row: PIL is slower.
+    """Return torchvision's decoder and an empty text; or None (PIL decodes) and a remark for the row.
 
-    The decoder is tried once with a JPEG made here. torchvision 0.29 deprecates its decoders, and a missing decoder, or
-    one without libjpeg, must not look like a folder of broken files.
+    The decoder is tried once, with a JPEG made here. If that fails, PIL decodes all images: torchvision 0.29 deprecates
+    its decoders, and some builds of torchvision have no libjpeg.
     """
     jpeg = io.BytesIO()
     Image.new("RGB", (8, 8)).save(jpeg, "JPEG")
@@ -163,7 +163,7 @@ def named(bad: Mapping[str, str]) -> str:
 def workers_of(trial: Trial) -> int:
     """Return the number of loader processes of this training process: by default its share of the CPUs, less one.
 
-    At most MOST_WORKERS: two batches of each are in shared memory, which is small in a container.
+    The default is at most MOST_WORKERS: two batches of each are in shared memory, which is small in a container.
     """
     if trial.params.workers >= 0:
         return int(trial.params.workers)
@@ -225,7 +225,7 @@ class Feed:
         steps = torch.cuda.current_stream(self.device)
         steps.wait_stream(self.stream)
         for tensor in (x, y):
-            tensor.record_stream(steps)  # so that their memory is not reused before that step ends
+            tensor.record_stream(steps)  # so that their memory is not reused before their step ends
         return x, y
 
 
@@ -253,11 +253,11 @@ class Source:
 
     feed: Feed | SyntheticFeed
     train_images: Sequence[int]
-    """Indices of the images to train on. If they are fewer than all, they are drawn from all classes."""
+    """Indices of the images to train on. From a folder, `--set train_images=N` takes N at random."""
     valid_images: Sequence[int]
     """Indices of the images to validate on."""
     sizes: Sequence[tuple[int, int]]
-    """Width and height of all validation images, by index; of files only if a phase validates on rectangles."""
+    """Width and height of each validation image, by index. Empty for a folder if no phase validates on rectangles."""
 
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
@@ -300,8 +300,8 @@ class Source:
     def train(self, epoch: int, phase: Phase, batch: int) -> Training:
         """Return this process's part of an epoch, in batches of at most `batch`; the order depends on seed and epoch.
 
-        A step has `global_batch` images of all processes, or `batch` of each. A last step with fewer than two images
-        for each process is left out, because BatchNorm cannot train on one.
+        A step has `global_batch` images of all processes together. If that is 0, it has `batch` of each process. A last
+        step with fewer than two images for each process is left out, because BatchNorm cannot train on one.
         """
         world, order, seed = self.trial.case.processes, self.train_images, (self.trial.seed << 16) + epoch
         if not self.trial.synthetic:
@@ -334,16 +334,16 @@ class Source:
             part = places[len(places) * rank // world : len(places) * (rank + 1) // world]
             indices = tuple(self.valid_images[place] for place in part)
             specs.append(Spec("valid", indices, width, height, self.copies(phase)))
-        random.Random(0).shuffle(specs)  # so that a sample of them has all shapes
+        random.Random(0).shuffle(specs)  # so that a sampled run validates on various shapes
         return Pass(self.feed, specs, len(self.valid_images))
 
     def refuse_bad(self) -> None:
-        """Raise UserError that names validation images that could not be used: a score needs all of them."""
+        """Raise UserError, with their names, if validation images could not be used: a score needs every image."""
         if bad := self.noted["bad valid"]:
             raise UserError(f"validation needs every image, and cannot use {named(bad)}; repair or remove them")
 
     def remarks(self) -> list[str]:
-        """Return remarks for the row: the decoder if not torchvision's, and images skipped or converted."""
+        """Return remarks for the row: a slower decoder, too little memory, images skipped or converted."""
         remarks = [self.decoder_remark] if self.decoder_remark else []
         if self.too_large:
             remarks.append("the images exceed the free memory: later epochs are projected as if read from disk")

@@ -25,8 +25,8 @@ MOMENTUM = 0.9
 def network_of(name: str, classes: int) -> torch.nn.Module:
     """Return AlexNet with BatchNorm, or torchvision's ResNet with a zero scale in the last BatchNorm of each block.
 
-    Images need at least 31 x 31 pixels. The last layer begins with normal weights of standard deviation 0.01. `small`
-    is for a CPU and small images: ResNet-18's first layers, a block of 64 channels and one of 128.
+    AlexNet needs images of at least 31 x 31 pixels. The last layer begins with normal weights of standard deviation
+    0.01. `small` is for a CPU and small images: ResNet-18's first layers, a block of 64 channels and one of 128.
     """
     if name != "small":
         return imagenet_network(name, classes, zero_last_norms=True)
@@ -45,7 +45,7 @@ def optimizer_of(name: str, model: torch.nn.Module, weight_decay: float) -> torc
     decayed = [weight for weight in model.parameters() if weight.ndim > 1]
     others = [weight for weight in model.parameters() if weight.ndim <= 1]  # BatchNorm and biases: arXiv 1807.11205
     groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
-    # If it is not fused, a GradScaler waits for the device in every step.
+    # A GradScaler waits for the device in every step of an optimizer that is not fused.
     return torch.optim.SGD(groups, lr=0.0, momentum=MOMENTUM, fused=decayed[0].is_cuda)
 
 
@@ -137,7 +137,7 @@ def predict(net: Network, model: torch.nn.Module, x: torch.Tensor) -> torch.Tens
 
 
 def evaluate(net: Network, batches: Iterator[Batch]) -> Score:
-    """Return the score on these batches of all processes; waits for the device once, at the end."""
+    """Return the score on these batches of all processes; waits for the device at the end (mps: after each batch)."""
     net.agree()
     model = net.model.eval()
     sums, seen = torch.zeros(4, dtype=torch.float64, device="cpu" if net.device.type == "mps" else net.device), 0
@@ -159,7 +159,7 @@ def evaluate(net: Network, batches: Iterator[Batch]) -> Score:
 
 @contextmanager
 def no_algorithm_search() -> Iterator[None]:
-    """Turn off cuDNN's search for algorithms: rectangles have many shapes, and few batches of each would repay it."""
+    """Turn off cuDNN's search for algorithms: rectangles have many shapes, and too few batches of each to repay it."""
     searching, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
     try:
         yield

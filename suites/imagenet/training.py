@@ -23,7 +23,7 @@ Line = dict[str, Any]
 CLASSES = 1000
 """Number of ImageNet's classes, for the blueprint. A run has the classes of its folder of images."""
 SEARCHED = ("max", "fastest")
-"""Batch policies that search for a batch. A step with fewer images than the batch does not show whether it fits."""
+"""Batch policies that search for a batch. Only a step of the whole batch shows whether that batch fits."""
 
 
 class Checkpoint:
@@ -36,7 +36,7 @@ class Checkpoint:
         name = hashlib.sha256(repr((*alike, case.batch_size, params, case.data)).encode()).hexdigest()[:16]
         self.kept, self.folder = bool(trial.checkpoint_dir), Path(trial.checkpoint_dir)
         self.file, self.beat = self.folder / f"{name}.pt", self.folder / f"{name}.json"
-        self.part = self.folder / f"{name}.part"  # of either file: what a killed run leaves is overwritten or removed
+        self.part = self.folder / f"{name}.part"  # both files are first written here; the next run overwrites this one
         self.first, self.written, self.trouble = 0, 0.0, False
         self.processes, self.leads = case.processes, trial.rank == 0
 
@@ -81,14 +81,15 @@ class Checkpoint:
             self.folder.mkdir(parents=True, exist_ok=True)
             torch.save({**state, "lines": [dict(line) for line in lines]}, self.part)
             self.part.replace(self.file)
-        except (OSError, RuntimeError) as error:  # a full disk raises either, and must not end the training
-            self.part.unlink(missing_ok=True)
+        except (OSError, RuntimeError) as error:  # a full disk raises either; it must not end the training
+            with suppress(OSError):
+                self.part.unlink(missing_ok=True)
             if not self.trouble:
                 clock.remarks.append(f"no checkpoint could be saved ({str(error).partition(chr(10))[0]})")
             self.trouble = True
 
     def heartbeat(self, clock: Clock) -> None:
-        """Write about once a second how long the run has taken, because a killed process cannot."""
+        """Write about once a second how long the run has taken: a killed process cannot write that at its end."""
         now = time.monotonic()
         if not self.kept or not self.leads or self.trouble or now - self.written < 1.0:
             return
@@ -101,10 +102,9 @@ class Checkpoint:
     def remove(self) -> None:
         """Remove the files: the run is complete."""
         if self.kept and self.leads:
-            self.file.unlink(missing_ok=True)
-            self.beat.unlink(missing_ok=True)
-            self.part.unlink(missing_ok=True)
             with suppress(OSError):
+                for file in (self.file, self.beat, self.part):
+                    file.unlink(missing_ok=True)
                 self.folder.rmdir()  # fails if other runs have files in it
 
 
@@ -145,7 +145,7 @@ def rate(schedule: Schedule, epoch: float, images: int, highest: float) -> float
 
 
 def first_reached(lines: Sequence[Line], trial: Trial) -> Line | None:
-    """Return the line of the first epoch that reached the goal, which is enough for the run; None if none did.
+    """Return the line of the first epoch that reached the goal; None if none did. Later epochs need not reach it.
 
     Sampled runs and runs on made-up images have no goal.
     """

@@ -48,7 +48,7 @@ def load_images(trial: Trial) -> tuple[Batch, Batch]:
 
 
 def step_images(trial: Trial, images: int) -> int:
-    """Return the images in a step of all processes, given those of an epoch."""
+    """Return the images in a step of all processes; an epoch has `images` images."""
     return min(images, max(trial.case.processes, int(trial.params.global_batch)))
 
 

@@ -7,8 +7,8 @@ dropout and a classifier of two classes, so no published figure is exactly compa
 
 Neither learns anything. Timed: forward, backward and step. Not timed: making the network and the batch.
 
-`gpubench run --suite reference` ends with the card's rate beside published ones, and
-`gpubench doctor --against FILES` compares the rates of both networks with those of other cards of its kind.
+`gpubench run --suite reference` ends with the card's rate beside published ones. `gpubench doctor --against FILES`
+compares the rates of both networks with those of other cards of the same model.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from gpubench import MEMORY_FORMAT, Param, ParamValue, Suite, imported
 IMAGES = 1_281_167
 """Training images of ImageNet."""
 SEQUENCE, VOCABULARY = 128, 30_522
-"""Tokens of a sequence, and size of the vocabulary, of BERT."""
+"""Tokens of a sequence, and size of BERT's vocabulary."""
 
 
 def most_elements(model: str, params: Mapping[str, ParamValue]) -> int:

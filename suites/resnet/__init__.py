@@ -2,7 +2,7 @@
 
 After the article that compares an RTX 2080 Ti with a GTX 1080 Ti (S. Bhutani, 2019;
 init27/RTX-2080Ti-Vs-GTX-1080Ti-CIFAR-100-Benchmarks). Its procedure is `recipe=article`: an ImageNet body that stays
-frozen but for its BatchNorm, a new head, transforms on the CPU, one cycle of 30 epochs. `recipe=full`, the default,
+frozen except for its BatchNorm, a new head, transforms on the CPU, one cycle of 30 epochs. `recipe=full`, the default,
 trains every weight from random initialisation. Published, 30 epochs of ResNet-18 in fp32: 1,692 s on the RTX 2080 Ti
 and 2,126 s on the GTX 1080 Ti.
 

@@ -115,7 +115,7 @@ def article_transforms(images: torch.Tensor, size: int, generator: torch.Generat
 
 
 def warp(x: torch.Tensor, y: torch.Tensor, magnitude: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the coordinates (N, size, size) after a perspective that maps moved corners back to the image's.
+    """Return x and y, each (N, size, size), after the perspective that maps moved corners to the image's corners.
 
     `x` (1, 1, size) and `y` (1, size, 1) go from -1 to 1. `magnitude` (N, 4, 1, 1) is how far the right, left, bottom
     and top side move their corners.
@@ -223,5 +223,5 @@ def worker_loader(images: torch.Tensor, labels: torch.Tensor, trial: Trial, *, a
         generator=torch.Generator().manual_seed(process_seed(trial)),
     )
     loader.samples, loader.shards = len(images), batches.shards
-    loader.device = torch.device(trial.case.device)  # fastai moves the model to its own default where a loader has none
+    loader.device = torch.device(trial.case.device)  # without it fastai moves the model to its default device
     return loader

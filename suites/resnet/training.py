@@ -52,11 +52,11 @@ def learner(trial: Trial, data: DataLoaders, clock: Clock | None, model: torch.n
 
 
 def article_learner(trial: Trial, data: DataLoaders, clock: Clock | None) -> Learner:
-    """Return the Learner of `create_cnn` in 2019: a pretrained body, frozen but for its BatchNorm, and a new head."""
+    """Return the Learner of `create_cnn` in 2019: a pretrained body, frozen except its BatchNorm, and a new head."""
     network = getattr(resnet, trial.case.model)()
     if trial.case.weights != "random":
         path = locate_weights(trial.case.weights, Path(trial.weights_dir) if trial.weights_dir else None)
-        assert path is not None  # the parent located it before it planned this trial
+        assert path is not None  # the parent process found the file before it planned this trial
         network.load_state_dict(torch.load(path, weights_only=True))
     features = 2 * network.fc.in_features  # average and maximum pooling side by side
     body = nn.Sequential(*list(network.children())[:-2])
@@ -77,7 +77,7 @@ def article_learner(trial: Trial, data: DataLoaders, clock: Clock | None) -> Lea
             nn.init.zeros_(layer.bias)
     groups = [list(part.parameters()) for part in (body[:6], body[6:], head)]
     learn = learner(trial, data, clock, nn.Sequential(body, head), splitter=lambda model: groups)
-    learn.freeze()  # all but the last group, and BatchNorm
+    learn.freeze()  # all weights but the last group's and BatchNorm's
     return learn
 
 

@@ -8,12 +8,12 @@ Published: ResNet-50 in 6.6 minutes on 2,048 Tesla P40 and AlexNet-BN in 4 minut
 `allreduce` times single messages and the gradients of both networks, tensor by tensor and fused. It does so with the
 backend's own algorithm (`flat`) and in three steps (`hierarchical`). Those are: reduce inside a group, all-reduce
 between the groups' first processes, broadcast back. Every sum is compared with the exact one before it is timed. The
-columns of `table` are those of nccl-tests. After the sums a linear layer is trained, to prove the precision; the row's
-`samples_per_second` counts its samples.
+columns algbw and busbw of `table` are computed as in nccl-tests, in GB/s. After the sums a linear layer is trained, to
+prove the precision; the row's `samples_per_second` counts its samples.
 
-`resnet50` and `alexnet-bn` train on random images on the device, as many and as large as ImageNet's. So neither disk
-nor decoder hides the cost of communication. Forward and backward are in the precision, weights in fp32. The optimizer
-is LARS, without weight decay on biases and BatchNorm. Jia and others sent gradients in fp16 (`gradients_as`).
+`resnet50` and `alexnet-bn` train on random images on the device, so neither disk nor decoder hides the cost of
+communication. An epoch has as many images as ImageNet. Forward and backward are in the precision, weights in fp32. LARS
+is the optimizer, without weight decay on biases and BatchNorm. Jia and others sent gradients in fp16 (`gradients_as`).
 
 training.py has all models.
 """

@@ -47,7 +47,7 @@ class Payload:
 
 
 def payloads_of(smallest: int, largest: int, width: int, gradients: bool) -> list[Payload]:
-    """Return messages from `smallest` to `largest` bytes in steps of 4, then both networks' gradients.
+    """Return messages of `smallest` to `largest` bytes, each 4 times the one before, then both networks' gradients.
 
     Gradients are in the order of a backward pass: the last layer's first.
     """

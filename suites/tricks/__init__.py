@@ -31,12 +31,12 @@ def cumulative(number: int) -> dict[str, ParamValue]:
 
 PARAMS = {
     "loading": Param(False, "trick 1: loader processes prepare the batches, in pinned memory"),
-    "ddp": Param(False, "trick 2: several processes, one a device (on a CPU they share its cores)"),
+    "ddp": Param(False, "trick 2: several processes, one per device (on a CPU they share its cores)"),
     "stopping": Param(False, "trick 4: stop when the validation loss has not improved for `patience` epochs"),
     "sharded": Param(False, "trick 5: several processes, each with a share of gradients and moments (FSDP)"),
     "evaluation": Param(False, "trick 6: validate and test without gradients, in larger batches"),
-    "workers": Param(0, "loader processes of `loading`; 0 is one for each CPU, shared out among training processes"),
-    "ranks": Param(2, "training processes of `ddp` and `sharded`; the batch is shared out among them", least=2),
+    "workers": Param(0, "loader processes of `loading` in each training process; 0: its share of the CPUs"),
+    "ranks": Param(2, "training processes of `ddp` and `sharded`; each step's batch is divided among them", least=2),
     "patience": Param(10, "epochs without a better validation loss before `stopping` stops", least=1),
     "evaluation_batches": Param(4, "a batch of `evaluation` is this many times as large", least=1),
     "epochs": Param(30, "epochs; the maximum if training may stop early", least=1),

@@ -88,7 +88,7 @@ class Batches:
         self.samples, self.shuffle, self.rank, self.ranks = samples, shuffle, rank, ranks
         self.sizes = [min(batch, samples - start) for start in range(0, samples, batch)]
         if len(self.sizes) > 1 and self.sizes[-1] < 2 * ranks:
-            rest = self.sizes.pop()  # too few for BatchNorm: not trained, and the clock projects their time
+            rest = self.sizes.pop()  # too few for BatchNorm: not trained on; the clock projects their time
             if not shuffle:
                 self.sizes[-1] += rest
         self.generator = torch.Generator().manual_seed(seed)  # the same order in all processes
@@ -235,9 +235,8 @@ class Pipeline:
             scores = self.model(images)
             loss = cross_entropy(scores, labels, reduction="sum")
         right = (scores.argmax(dim=1) == labels).sum()
-        self.batch_sums.append(
-            torch.stack([loss.detach().float(), right.float()])
-        )  # reading them here would wait for the device
+        # Reading the two numbers here would wait for the device.
+        self.batch_sums.append(torch.stack([loss.detach().float(), right.float()]))
         self.images += len(labels)
 
     def sums(self) -> dict[str, float]:
