@@ -147,7 +147,7 @@ def test_machines_that_differ_say_in_what(machines, tmp_path):
     assert "differ in suite ranks" in err + other_err
 
 
-@pytest.mark.parametrize("text", ["host", "host:", ":29400", "host:0", "host:99999", "host:port"])
+@pytest.mark.parametrize("text", ["host", "host:", ":29400", "host:0", "host:99999", "host:port", "host:²"])
 def test_a_rendezvous_is_a_host_and_a_port(text):
     with pytest.raises(UserError, match="HOST:PORT"):
         parse_rendezvous(text)

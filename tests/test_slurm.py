@@ -154,7 +154,7 @@ def test_a_job_whose_node_dies(cluster):
 def test_slurm_options_and_the_command_of_the_job(cli):
     assert parse_slurm("partition=gpu,nodes=4, gpus_per_node=8") == {"nodes": 4, "partition": "gpu", "gpus_per_node": 8}
     assert parse_slurm("gpus-per-node=2")["gpus_per_node"] == 2
-    for wrong in ("gpu", "nodes=many", "nodes=0", "partition="):
+    for wrong in ("gpu", "nodes=many", "nodes=²", "nodes=0", "partition="):
         with pytest.raises(UserError, match="--slurm"):
             parse_slurm(wrong)
     words = ["run", "--slurm", "nodes=2", "--quick", "--out=a.csv", "--set", "a=b"]

@@ -36,7 +36,7 @@ class NodeLost(Exception):
 def parse_rendezvous(text: str) -> tuple[str, int]:
     """Return host and port of `HOST:PORT`; raises UserError."""
     host, colon, port = text.rpartition(":")
-    if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
+    if not (host and colon and port.isdecimal() and 0 < int(port) < 65536):
         raise UserError(f"--rendezvous {text}: write it as HOST:PORT, with an address that every machine can reach")
     return host.strip("[]"), int(port)
 

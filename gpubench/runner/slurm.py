@@ -35,7 +35,7 @@ def parse_slurm(text: str) -> dict[str, Any]:
     for part in text.split(","):
         name, equals, value = (word.strip() for word in part.partition("="))
         name = name.replace("-", "_")
-        if not (name and equals and value) or (name in NUMBERS and not (value.isdigit() and int(value))):
+        if not (name and equals and value) or (name in NUMBERS and not (value.isdecimal() and int(value))):
             raise UserError(
                 f"--slurm {part}: write it as name=value, joined by commas: partition=gpu,nodes=4,gpus_per_node=8,"
                 "time=60 (minutes), and whatever else sbatch takes"
