@@ -87,7 +87,7 @@ def _unknown(bounds: Sequence[tuple[Group, Bound]]) -> Iterator[str]:
     for group, bound in bounds:
         if bound.bottleneck == "unknown" and group.mode != "published":
             cases[bound.evidence].append(f"{group.model} {group.precision} on {group.label}")
-    yield from (f"bottleneck of {words.listed(names)} unknown: {evidence}" for evidence, names in cases.items())
+    yield from (f"the bottleneck of {words.listed(names)} is unknown: {evidence}" for evidence, names in cases.items())
 
 
 def _not_faster(workload: Workload) -> Iterator[str]:
