@@ -170,7 +170,8 @@ def test_the_winner_or_each_name_has_a_colour(light):
     assert [words(figure).count(name) for name in (OLD, NEW, "mean", "gpubench")] == [1, 1, 1, 1]
     groups = tuple(BarGroup(model, tuple(Bar(p, 10.0) for p in ("fp32", "fp16"))) for model in "ab")
     assert coloured(figure_of(pairs(groups=groups, winner=""))) == [*COLOURS[:2]] * 2
-    assert set(coloured(figure_of(singles()))) == {COLOURS[0]}
+    many = pairs(groups=(*groups, *(BarGroup(f"{n}", (Bar(f"card {n}", 10.0),)) for n in range(7))), winner="")
+    assert {*coloured(figure_of(singles())), *coloured(figure_of(many, framed=False))} == {COLOURS[0]}
 
 
 def test_never_one_figure_alone_and_a_missing_one_says_why(light, tmp_path):

@@ -27,7 +27,7 @@ invoke = CliRunner().invoke
 
 
 SIZES = {"11GiB": 11 * 2**30, "2GB": 2 * 10**9, "500 MiB": 500 * 2**20, "1.5kb": 1500}
-NO_SIZES = ("", "many", "11 apples", "-1GB", "0", "10", "64", "nanGB", "infGB", "GiB")
+NO_SIZES = ("", "many", "11 apples", "-1GB", "0", "10", "64", "nanGB", "infGB", "GiB", "0.0001kB")
 DURATIONS = {"90s": 90, "10m": 600, "1h30m": 5400, "45": 45, "1.5s": 1.5}
 NO_DURATIONS = ("", "soon", "-5s", "0s", "5x", "1d")
 

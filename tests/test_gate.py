@@ -39,14 +39,14 @@ def code_of(tmp_path, *groups, limit=0.05):
 @pytest.mark.parametrize(
     ("groups", "code", "words"),
     [
-        ([BASE, bf16(times(1.1))], 1, "bf16, 10.0% slower (+9"),
+        ([BASE, bf16(times(1.1))], 1, "bf16, 10.0% more time (+9"),
         ([BASE, bf16(times(1.0))], 0, "all 1 intervals end below"),
         ([BASE, bf16(times(0.5))], 0, "all 1 intervals end below"),
         ([BASE, bf16(times(1.05))], 3, "undecided"),
         ([BASE, bf16(times(1.0, spread=80))], 3, "undecided"),
         ([BASE, bf16(times(2.0)[:1])], 3, "undecided"),
         ([BASE, bf16(times(1.0)[:3])], 3, "undecided"),
-        ([rows(EVEN[:3]), bf16(times(1.3)[:3])], 1, "bf16, 30.0% slower"),
+        ([rows(EVEN[:3]), bf16(times(1.3)[:3])], 1, "bf16, 30.0% more time"),
         ([rows(EVEN[:3]), bf16(times(0.7)[:3])], 0, "all 1 intervals end below"),
         ([BASE, bf16(times(1.0), torch="2.1.0")], 3, "undecided"),
         ([BASE], 3, "nothing is compared with fp32"),
@@ -100,12 +100,12 @@ OPEN = "undecided whether it is 5% slower than fp32"
 @pytest.mark.parametrize(
     ("low", "value", "high", "code", "words"),
     [
-        (1.051, 1.1, 1.2, 1, "m bf16, bf16, 10.0% slower (+5.1% to +20.0%): more than 5% slower than fp32"),
-        (1.05, 1.1, 1.2, 3, "m bf16, bf16, 10.0% slower (+5.0% to +20.0%): " + OPEN),
-        (0.9, 1.0, 1.05, 3, "m bf16, bf16, 0.0% faster (-10.0% to +5.0%): " + OPEN),
-        (0.7, 0.8, 1.049, 0, "no case is 5% slower than fp32: all 1 intervals end below"),
-        (None, 2.0, None, 3, "m bf16, bf16, 100.0% slower: " + OPEN),
-        (1.2, 2.0, None, 3, "m bf16, bf16, 100.0% slower: " + OPEN),
+        (1.051, 1.1, 1.2, 1, "m bf16, bf16, 10.0% more time (+5.1% to +20.0%): more than 5% slower than fp32"),
+        (1.05, 1.1, 1.2, 3, "m bf16, bf16, 10.0% more time (+5.0% to +20.0%): " + OPEN),
+        (0.9, 1.0, 1.05, 3, "m bf16, bf16, 0.0% less time (-10.0% to +5.0%): " + OPEN),
+        (0.7, 0.8, 1.049, 0, "no case is 5% slower than fp32: all 1 intervals end below +5%"),
+        (None, 2.0, None, 3, "m bf16, bf16, 100.0% more time: " + OPEN),
+        (1.2, 2.0, None, 3, "m bf16, bf16, 100.0% more time: " + OPEN),
     ],
 )
 def test_the_limit_is_1_and_the_share(low, value, high, code, words):
@@ -153,7 +153,6 @@ def test_the_order_of_what_is_said_and_which_of_it_decides():
         "2 trial(s) failed",
         "torn",
     ]
-    assert len(lines) == 5
     assert lacking(lines[2], "resnet p fp32") == []
     assert lacking(lines[3], 2, "failed") == []
     assert lacking(lines[4], "a.csv", "line 3", "torn") == []
@@ -165,7 +164,7 @@ def test_the_order_of_what_is_said_and_which_of_it_decides():
     assert gated(good, problems=["x"]) == (4, ["a file has a problem: x"])
     assert gated(good, open_)[0] == 3
     assert gated(good, more=[alone]) == (3, ["resnet p fp32: fp32 has no counterpart"])
-    assert gated(good, good) == (0, ["no case is 5% slower than fp32: all 2 intervals end below"])
+    assert gated(good, good) == (0, ["no case is 5% slower than fp32: all 2 intervals end below +5%"])
 
 
 def test_two_sessions_that_differ_by_what_days_differ_are_undecided(tmp_path):

@@ -364,6 +364,7 @@ def test_dry_run_prints_the_plan_and_writes_nothing(cli, tmp_path):
         (("run", "--suite", SUITES / "scripted.py", "--precision", "fp7"), "no such precision"),
         (("run", "--quick", "--full"), "--full"),
         (("run", "--repeats", "0"), "--repeats"),
+        (("run", "--processes", "²"), "--processes ²: give a number above 0"),
         (("run", "--set", "nonsense"), "key=value"),
         (("run", "--suite", "resnet", "--device", "cpu", "--data", "nowhere"), "nowhere"),
         (("compare",), "files"),

@@ -1,7 +1,6 @@
 """Whole answers as files, tests/screens/: a change of a figure, a word or an order shows in their diff.
 
-After a change that is meant: `WRITE_SCREENS=1 pytest tests/test_screens.py`. Numbers have six digits there, because the
-last ones depend on the machine.
+To accept a change: `WRITE_SCREENS=1 pytest tests/test_screens.py`. Numbers have six digits: the last ones vary by CPU.
 """
 
 import os

@@ -150,8 +150,8 @@ def test_a_figure_leads_to_the_row_it_was_read_from(folder, site):
     file, number = re.fullmatch(r"(\S+\.csv), line (\d+)", row["row"][0]).groups()
     there = list(csv.DictReader((ROOT / "results" / file).read_text().splitlines()))[int(number) - 2]
     assert float(there["seconds"]) == pytest.approx(1692, abs=0.5)
-    told = {name: line[name][0] for name in ("suite", "batch", "samples/s", "runs", "source")}
-    assert told == {"suite": "resnet", "batch": "408 (author)", "samples/s": "851", "runs": "1", "source": "init27"}
+    told = {name: line[name][0] for name in ("suite", "batch", "samples/s", "trials", "source")}
+    assert told == {"suite": "resnet", "batch": "408 (author)", "samples/s": "851", "trials": "1", "source": "init27"}
     assert (there["model"], there["precision"]) == ("resnet18", "fp32")
     assert row["source"][1].startswith("https://github.com/init27/")
 

@@ -59,7 +59,7 @@ def gate(compared: Compared, limit: float) -> tuple[int, list[str]]:
         return SOME_FAILED, lines
     if undecided or alone or not comparisons:
         return UNDECIDED, lines
-    return FASTER_THAN_LIMIT, [f"no case is {word}: all {len(comparisons)} intervals end below"]
+    return FASTER_THAN_LIMIT, [f"no case is {word}: all {len(comparisons)} intervals end below +{100 * limit:.3g}%"]
 
 
 def surely_above(p_values: Sequence[float], lows: Sequence[float], limit: float) -> list[bool]:
@@ -71,5 +71,6 @@ def _named(c: Comparison, metric: Metric) -> str:
     """Return the case, and the share by which it is better or worse; for a rate, the share of the time per sample."""
     low, high = c.ratio.low, c.ratio.high
     interval = f" ({low - 1:+.1%} to {high - 1:+.1%})" if low and high else ""
-    change = f"{abs(c.ratio.value - 1):.1%} {metric.words[c.ratio.value > 1]}{interval}"
+    words = ("less time", "more time") if metric.words[1] == "slower" else metric.words
+    change = f"{abs(c.ratio.value - 1):.1%} {words[c.ratio.value > 1]}{interval}"
     return f"{c.subject.model} {c.subject.precision}, {c.subject_name}, {change}"

@@ -70,7 +70,7 @@ def exits(command: Callable[..., int | None]) -> Callable[..., None]:
             say("", "stopped", err=True)
             raise typer.Exit(130) from None
         except Exception as error:
-            if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # on stdout; for files see `writing`
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # stdout: `writing` handles files
                 say("gpubench: the output is incomplete: no space left on the disk", err=True)
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise typer.Exit(4) from None
@@ -116,7 +116,7 @@ def main(
 def add(
     to: typer.Typer, command: Callable[..., int | None], examples: str, panel: str = "", name: str = "", **more: Any
 ) -> None:
-    """Add a function as a command, named as the function unless `name` is given; `more`: other arguments of typer's."""
+    """Add a function as a command, named as the function unless `name` is given; `more`: other arguments for typer."""
     to.command(name or None, **more, rich_help_panel=panel or None, epilog=examples)(exits(command))
 
 

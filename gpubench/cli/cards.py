@@ -143,7 +143,7 @@ def _prices(path: Path, cards: Sequence[str]) -> dict[str, float]:
 def _print(
     answer: "Answer", format_name: str, tables: Sequence["Table"], *, notes_first: bool = False, left_out: bool = True
 ) -> None:
-    """Print the answer in a format; for `terminal` these tables instead of the answer's."""
+    """Print the answer in a format. On the terminal, `tables` are printed instead of the answer's tables."""
     from gpubench.show.formats import rendered
     from gpubench.show.terminal import table_lines
 

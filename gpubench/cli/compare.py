@@ -81,7 +81,7 @@ def compare(
     read = answers.in_units(answer)
     if table == "terminal":
         in_full = every or bool(only) or not answer.results
-        if all(result.says_why for result in answer.results):  # bottlenecks alone: all that fits on the screen
+        if all(result.says_why for result in answer.results):  # only bottlenecks: in full if that fits on the screen
             in_full |= len([*screen(read, in_full=True), *everything(read, every_table=False)]) <= LINES
         say(*screen(read, in_full=in_full))
         say(*everything(read, every_table=every) if in_full else ())

@@ -139,7 +139,7 @@ def cases_of(rows: pd.DataFrame, known: pd.DataFrame) -> list[CaseHealth]:
         marks = sorted({mark for text in trials["marks"] for mark in str(text).split()})
         caveats = [f"trials were {', '.join(marks)}"] if marks else []
         if published:
-            caveats.append("no rows of other such cards: expected from published figures, with 90% interval")
+            caveats.append("no rows of other such cards: median and 90% interval are computed from published figures")
         rate = float(trials["samples_per_second"].median())
         cases.append(CaseHealth(name, first["suite"], batch, rate, rates, published, "; ".join(caveats)))
     return cases

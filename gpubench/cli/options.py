@@ -92,7 +92,7 @@ def parse_settings(texts: Sequence[str]) -> dict[str, str]:
 def parse_processes(text: str) -> tuple[int, ...]:
     """Return the numbers of processes in `4` or `1,2,4`."""
     counts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() and int(part) for part in counts):
+    if not all(part.isdecimal() and int(part) for part in counts):
         raise UserError(f"--processes {text}: give a number above 0, or several joined by commas")
     return tuple(dict.fromkeys(map(int, counts)))
 
@@ -106,7 +106,7 @@ def parse_size(text: str) -> int:
         size = float(number) * units[unit.strip()]
     except (KeyError, ValueError):
         raise UserError(f"--memory-limit {text}: write it as 11GiB, 2GB or 500MiB") from None
-    if not 0 < size < float("inf"):
+    if not 1 <= size < float("inf"):
         raise UserError(f"--memory-limit {text}: give a size above 0")
     return int(size)
 

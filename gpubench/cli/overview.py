@@ -64,7 +64,7 @@ def _torch_version_of(name: str) -> str:
 
 
 def other_accelerator() -> str:
-    """Return the platform of the installed torch if it is not CUDA, such as ROCm; empty for CUDA and for CPUs only."""
+    """Return the platform of the installed torch if it is not CUDA, such as ROCm; empty for CUDA or for CPUs only."""
     if _torch_version_of("__version__") and (sys.platform, platform.machine()) == ("darwin", "arm64"):
         return "Apple's Metal"
     return "ROCm" if _torch_version_of("hip") else "Intel's XPU" if _torch_version_of("xpu") else ""

@@ -64,7 +64,7 @@ def source(device: "Device") -> str:
     from gpubench.studies import listed_peaks
 
     card = listed_peaks.find(device.card, device.memory_bytes)
-    where = f"listed for {card.name}: {card.source}" if card else "peak: unknown (not in listed_peaks.toml)"
+    where = f"listed for {card.name}: {card.source}" if card else "listed peak: unknown (not in listed_peaks.toml)"
     return f"{device.device} is {device.card}; {where}"
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NEIGHBOURS = 2
 """Number of published cards that are shown above this card, and below it."""
 FOR_SCALE = ("RTX 3090", "RTX 4090")
-"""Cards whose rates are printed below that of a CPU."""
+"""Cards whose rates are printed below the rates of a CPU."""
 OTHERS = "estimated from published figures"
 """Name of the bars of other cards in a chart."""
 LEAST_BAR, MOST_BAR, REST_OF_LINE = 4, 32, 24
@@ -106,7 +106,7 @@ def table_of(rates: dict[str, float], card: str) -> Table:
 
 
 def bars_of(rates: dict[str, float], own: Collection[str], card: str, title: str, name: str, source: str) -> Bars:
-    """Return the chart of these rates; beside published ones only bars in `own` are coloured. `source`: its foot."""
+    """Return the chart of these rates. Beside other cards, only bars in `own` are coloured. `source` is the foot."""
     others = set(rates) - set(own)
     names = {key: OTHERS if key in others else card if others else key for key in rates}
     bars = tuple(BarGroup(key, (Bar(names[key], rate),)) for key, rate in rates.items())

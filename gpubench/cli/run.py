@@ -235,12 +235,12 @@ def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
         return ["Nothing was measured: the reason is above, and in each row."], "gpubench doctor"
     lines, is_ranked = quick_lines(of_this_run.frame, path)
     is_whole = bool(lines) and of_this_run.frame["suite"].nunique() == 1
-    following = "gpubench run --suite resnet --precision both"  # after a first rate: a comparison
+    following = "gpubench run --suite resnet --precision both"  # a first rate is followed by a comparison
     if is_whole and is_ranked:
         return lines, following
     answer = answer_to(compare_rows(of_this_run, Question()), of_this_run)
     results = [result for result in answer.results if not result.says_why]
-    if not is_ranked:  # without results: published cards after a first rate, else a report
+    if not is_ranked:  # without results: published cards if there is a first rate, else a report
         alone = "gpubench cards RTX 4090 RTX 3090" if lines else f"gpubench report {quote(str(path))}"
         following = compare_command(path) if results else alone
     if is_whole:

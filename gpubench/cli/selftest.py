@@ -24,17 +24,17 @@ PADDED = 1.25
 OVERHEAD = 0.005
 """Largest share of a loop's time that the clock may add."""
 PROJECTION = 0.1
-"""Largest error of the median projection; on a shared CPU, parts of one run differ by as much."""
+"""Largest allowed error of the median projection; on a shared CPU, parts of one run differ by as much."""
 ROUNDS = ((SAMPLED_REPEATS // 2, 1), (SAMPLED_REPEATS, 2), (11, 5), (20, 10))
 """Total (rounds, full runs) after each part. Sampled and full trials alternate, so that drift affects both.
 
 They are judged after 6 rounds. More follow if the slowdown is undecided or the projection wrong: one slow trial of 6
-is enough for that (Mann-Whitney, p = 0.065). 11 rounds still decide with two slow trials (p = 0.010, or 0.031 after
-Holm over two ratios and for more than one look). 20 are for machines whose trials differ by 10% and more.
+is enough for that (Mann-Whitney, p = 0.065). 11 rounds still decide with two slow trials (p = 0.010, or 0.031 corrected
+for two ratios and for several looks). 20 are for machines whose trials differ by 10% and more.
 """
 CPU_FULL_SECONDS, ACCELERATOR_FULL_SECONDS = 12.0, 40.0
-"""Approximate seconds of a full run. A sampled trial trains for up to about 7 of them on a CPU, and up to about 32 on
-an accelerator, mostly to warm up."""
+"""Approximate seconds of a full run. A sampled trial trains for up to about 7 s on a CPU and 32 s on an accelerator,
+mostly to warm up."""
 SAMPLED = "sampled.csv"
 """File of the trials that the verdicts use."""
 CPU_SIZE, ACCELERATOR_SIZE = (256, 256), (2048, 1024)
@@ -172,7 +172,7 @@ def _clock(options: Options, device: "Device") -> dict[str, float]:
 
 
 def _precisions(options: Options, device: "Device", folder: Path) -> Iterator[SelftestCheck]:
-    """Yield a check that every precision passes its proof, and one that a model with a wrong precision fails it."""
+    """Yield a check that every precision passes its proof, and a check that a wrong precision fails its proof."""
     from gpubench.rows.read import load
 
     honest, liar = folder / "precisions.csv", folder / "liar.csv"

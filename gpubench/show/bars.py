@@ -61,7 +61,7 @@ class _Row:
 
     @property
     def end(self) -> float:
-        """The value at which its text begins."""
+        """The value at which the text of the bar begins."""
         return -math.inf if self.bar.value is None else max(self.bar.value, *(self.bar.interval or (self.bar.value,)))
 
 
@@ -133,9 +133,11 @@ def _weight(group: BarGroup) -> str:
 def _listed(chart: Bars) -> bool:
     """Return whether each bar has its name to its left, and each group its name above its bars."""
     names = {bar.name for group in chart.groups for bar in group.bars if len(group.bars) > 1}
+    every_name = {bar.name for group in chart.groups for bar in group.bars}
     single = sum(not group.strong for group in chart.groups) == 1
     colours = 1 if chart.reference is not None else 2 if chart.winner else 4
-    return bool(names) and (single or len(names) > colours)
+    too_many = len(names) > colours or (colours == 4 and len(every_name) > len(palette()))
+    return bool(names) and (single or too_many)
 
 
 def _gap(chart: Bars) -> float:
@@ -165,9 +167,9 @@ def _text(bar: Bar, chart: Bars, widest: float | None) -> str:
     """Return the text at a bar; all ratios have as many digits as the `widest` interval allows."""
     if bar.text or bar.value is None:
         return bar.text or "no data"
-    wide = bar.interval[1] - bar.interval[0] if bar.interval else None
-    wide = widest if chart.unit == "ratio" else wide
-    return number(bar.value, Column("", chart.unit), wide and wide / 2)
+    width = bar.interval[1] - bar.interval[0] if bar.interval else None
+    width = widest if chart.unit == "ratio" else width
+    return number(bar.value, Column("", chart.unit), width and width / 2)
 
 
 def _scale(chart: Bars, rows: Sequence[_Row], left: float, right: float) -> _Scale:
@@ -196,7 +198,7 @@ def _limits(chart: Bars) -> _Scale:
 
 
 def _colours(chart: Bars, *, listed: bool) -> dict[str, str]:
-    """Return names' colours: a `winner` among grey; else all blue (if `listed`, or one bar per group), or one each."""
+    """Return the colour of each name: a `winner` is blue, the others grey; without one all are blue, or all differ."""
     names = list(dict.fromkeys(bar.name for group in chart.groups for bar in group.bars))
     blue = palette()[0]
     if chart.winner:
@@ -207,7 +209,7 @@ def _colours(chart: Bars, *, listed: bool) -> dict[str, str]:
 
 
 def _has_room(group: BarGroup, names: Collection[str], scale: _Scale) -> bool:
-    """Return whether the group has a bar of every name that is long enough to contain the name."""
+    """Return whether the group has a bar for every name, and each of these bars is long enough to contain its name."""
     room = {bar.name: scale.at(bar.value) - scale.start for bar in group.bars if bar.value}
     return set(room) == set(names) and all(wide(name, SMALL) + 2.5 * GAP < has for name, has in room.items())
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SIZE = (8.0, 4.5)
-"""Width and height of a chart, in inches: 1200 x 675 pixels at 150 dots per inch."""
+"""Width and height of a chart file, in inches: 1200 x 675 pixels at 150 dots per inch. `page` has its own WIDTH."""
 SMALL, NORMAL = 9.6, 10.5
 """Font sizes, in points; SMALL is 20 pixels high."""
 TITLES = (15.0, 14.0, 13.0)
@@ -44,7 +44,7 @@ class Sheet:
     """Lower end of the part to draw on."""
 
     def text(self, x: float, y: float, text: str, size: float = SMALL, *, paper: bool = False, **look: Any) -> None:
-        """Write a text beside (x, y); on `paper` it hides the lines behind it."""
+        """Write a text beside (x, y). With `paper`, the text has a background, which hides the lines behind it."""
         if paper:
             look["bbox"] = {"facecolor": setting("figure.facecolor"), "linewidth": 0, "pad": 0.5}
         self.axes.text(x, y, text, **{"fontsize": size, "va": "center_baseline", **look})
@@ -84,7 +84,7 @@ def palette() -> list[str]:
 
 
 def sheet_of(chart: Bars, width: float, keys: Sequence[Key], needed: float, *, framed: bool) -> Sheet:
-    """Return a sheet: if `framed`, as high as SIZE, with the chart's texts; else with its key above `needed` inches."""
+    """Return a sheet with the key. If `framed`, it has texts and the height SIZE; else `needed` inches to draw on."""
     from matplotlib.figure import Figure
 
     edge, soft = EDGE if framed else INSET, setting("axes.edgecolor")

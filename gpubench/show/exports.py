@@ -23,9 +23,10 @@ DAWN_TOP5 = 0.93
 def export(paths: list[Path], folder: Path) -> list[str]:
     """Write a JSON and a TSV for each complete training with an accuracy; return their paths and the number left out.
 
-    Hours are those of training without validation, as DAWNBench counts them. A row whose table has a line per epoch
-    gives a TSV like that of imagenet18's prepare_dawn_tsv.py: every epoch up to the first that reached 93% top-5, with
-    hours that include validation. Raises UserError if no row fits, or `folder` cannot be written.
+    Hours are those of training without validation, as DAWNBench counts them; rows without `train_seconds` have hours
+    with validation. A row whose table has a line per epoch gives a TSV like that of imagenet18's prepare_dawn_tsv.py:
+    every epoch up to the first that reached 93% top-5, with hours that include validation. Raises UserError if no row
+    fits, or `folder` cannot be written.
     """
     loaded = plausible(load(paths))
     frame = loaded.frame[loaded.frame["status"] == "ok"]
@@ -76,7 +77,7 @@ def _write_entries(frame: pd.DataFrame, folder: Path) -> list[str]:
 
 
 def _epochs_tsv(text: str) -> str:
-    """Return a TSV of epochs and accuracies in percent, up to DAWN_TOP5; empty if `text` is broken or lacks epoch 1."""
+    """Return a TSV line per epoch up to DAWN_TOP5, in hours and percent; empty if `text` is broken or lacks epoch 1."""
     columns = ("epoch", "hours", "top1", "top5")
     try:
         lines = [tuple(figure(line[name]) for name in columns) for line in stages_in(text)]

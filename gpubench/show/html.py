@@ -38,9 +38,9 @@ class HtmlCell:
     column: Column
     text: str
     beside: str = ""
-    """Small text after it: an interval, a mark."""
+    """Small text after `text`: an interval, a mark."""
     value: str = ""
-    """Sort key, if the text does not begin with it."""
+    """The number by which a table is sorted, if the text does not begin with this number."""
     css_class: str = ""
     href: str = ""
     bar: tuple[int, ...] = ()
@@ -54,7 +54,7 @@ class HtmlLine:
     cells: Sequence[HtmlCell]
     id: str = ""
     filters: Mapping[str, str] = field(default_factory=dict)
-    """Name of each filter, and the value that shows the line."""
+    """The value with which each filter shows the line, by the name of the filter."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Grid:
 
     @classmethod
     def of(cls, name: str, caption: str, lines: Sequence[HtmlLine]) -> "Grid":
-        """Return the table of these lines; texts that are equal in all lines and no links are only in the caption."""
+        """Return the table of these lines; a text that is equal in all lines and is no link is only in the caption."""
         kept: list[bool] = []
         shared: list[str] = []
         for first, *others in zip(*(line.cells for line in lines), strict=True):

@@ -54,7 +54,7 @@ class Block:
 
     @property
     def label(self) -> str:
-        """Kinds of its layers. A residual block shows only those that compute, and those before the first of these."""
+        """Kinds of its layers. A residual block shows only layers that compute, and all before the first of these."""
         first = next((place for place, layer in enumerate(self.main) if layer.flops), 0)
         shown = [layer for place, layer in enumerate(self.main) if layer.flops or place < first or not self.residual]
         return _joined([layer.kind for layer in shown or self.main])
@@ -146,8 +146,8 @@ def blocks_of(layers: Sequence[Layer]) -> list[Block]:
 def _belongs(layer: Layer, before: Layer) -> bool:
     """Return whether a layer is in the same block as the layer before it.
 
-    In a residual block, it is if the layer before is in the same block. Outside of residual blocks, it is if it has no
-    FLOPs, and either no weights or as many output values as the layer before.
+    If one of the two is in a residual block, both have to be in the same residual block. Otherwise the layer must have
+    no FLOPs, and either no weights or as many output values as the layer before.
     """
     if layer.block or before.block:
         return layer.block == before.block
@@ -201,7 +201,7 @@ def _schedule(network: NetworkSummary) -> Iterator[str]:
         room = min(40, line_width() - 10 - sum(len(name) + 2 for name in moving))
         lines: list[tuple[str | float, ...]] = []
         evenly = [*map(float, range(0, network.epochs, step)), float(network.epochs)]
-        # The epoch of the highest value replaces epochs within a quarter of a step of it.
+        # The epoch of the highest value replaces evenly spaced epochs that are at most step / 4 away.
         for at in sorted({highest, *(at for at in evenly if abs(at - highest) > step / 4)}):
             bar = "#" * round(room * max(values[at], 0.0) / (values[highest] or 1.0))
             lines.append((f"{round(at, 1):,.9g}", *(column[at] for column in moving.values()), bar))

@@ -97,9 +97,7 @@ def _draw_shortcut(sheet: Sheet, block: Block, y: float, row: float) -> None:
 
 def _draw_schedule(sheet: Sheet, network: NetworkSummary) -> None:
     """Draw up to three curves of the schedule, one below the other, and the note below them."""
-    curves = [(name, points) for name, points in network.schedule.items() if moves(points)] or [
-        *network.schedule.items()
-    ]
+    curves = [curve for curve in network.schedule.items() if moves(curve[1])] or [*network.schedule.items()]
     right = SIZE[0] - EDGE - 0.08
     note = wrapped(network.note, right - CURVES + 0.4, SMALL, 5)
     bottom = sheet.bottom - LINE * len(note)

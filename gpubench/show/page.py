@@ -1,6 +1,6 @@
 """Results as one HTML file that opens offline and contains its rows. `report` and the site call it.
 
-Every text of a row is escaped. The page's content security policy allows only its built-in script and style.
+Every text of a row is escaped. The content security policy allows no script and no style but the page's own.
 """
 
 import csv
@@ -42,7 +42,7 @@ MOST_CHARTS = 24
 MOST_NAMED = 3
 """Maximum cards or versions that are named."""
 MOST_PACKED = 50_000
-"""If the compressed rows are larger, in bytes, the page contains them without their laps."""
+"""If the compressed rows are larger, in bytes, the page contains the rows without laps and checksums."""
 SVG = "{http://www.w3.org/2000/svg}"
 DECIMAL = re.compile(r"-?\d+\.\d+")
 BETWEEN_COMMANDS = re.compile(r"\s*([A-Za-z])\s*")
@@ -82,7 +82,7 @@ def page_of(answer: Answer, home: str = "", preview: str = "") -> str:
     rows, whole = _linked_rows(table)
     title, _, basis = answer.headline.partition(" (")
     results = answer.comparisons
-    results = results[1:] if results and answer.headline.startswith(results[0].said) else results  # the headline has it
+    results = results[1:] if results and answer.headline.startswith(results[0].said) else results  # it is the headline
     suites = {section.suite: number for number, section in reversed([*enumerate(answer.sections, start=1)])}
     return rendered(
         "page.html",
@@ -205,12 +205,9 @@ def rules_of(looks: Mapping[str, str]) -> list[str]:
     """Return the CSS rule of each class in `looks`: a style of matplotlib with the page's font and colours."""
     rules = []
     for look, class_name in looks.items():
-        style = re.sub(r"font: ([^;]*?px)[^;]*", r"font: \1 system-ui, sans-serif", look)
-        style = re.sub(r"font-family:[^;]*;?", "", style)
-        style = re.sub(
-            "#[0-9a-f]{6}",
-            lambda colour: f"var({VARIABLES[colour[0]]})" if colour[0] in VARIABLES else colour[0],
-            style,
-        )
-        rules.append(f".{class_name} {{{style}}}")
+        rule = re.sub(r"font: ([^;]*?px)[^;]*", r"font: \1 system-ui, sans-serif", look)
+        rule = re.sub(r"font-family:[^;]*;?", "", rule)
+        for colour, variable in VARIABLES.items():
+            rule = rule.replace(colour, f"var({variable})")
+        rules.append(f".{class_name} {{{rule}}}")
     return rules

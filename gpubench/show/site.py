@@ -34,7 +34,7 @@ WEB = re.compile(
     r"(?:@(?P<commit>[0-9a-f]{7,40}))?(?:[,;\s].*)?",
     re.ASCII | re.IGNORECASE | re.DOTALL,
 )
-"""Matches a source that begins with a host and a path, and perhaps a commit; not one with a user name or a query."""
+"""Matches a source that begins with a host, a path and perhaps a commit, but no address with a user name or a query."""
 NEIGHBOURS = 3
 """Number of cards before a card, and after it, in the chart of its page."""
 BY_FIGURES = "By published figures: "
@@ -274,7 +274,7 @@ def _case(ranked_case: RankedCase, to: Addresses, page: str) -> HtmlLine:
         cell_of(group.model, MODEL),
         cell_of(batch_text(group), Column("batch")),
         cell_of(shortened(ranked_case.recipe, LONGEST), Column("recipe", note=True)),
-        cell_of(group.trials or None, Column("runs", "count")),
+        cell_of(group.trials or None, Column("trials", "count")),
         cell_of(author(group.source), Column("source"), source_link(group.source)),
         cell_of(shortened(notes_of(group), LONGEST), NOTES),
     ]

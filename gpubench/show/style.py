@@ -33,7 +33,7 @@ INK = {
 }
 """Colours of the background, text, secondary text and lines, grid, grey bars, and texts of faster and slower ratios."""
 FASTER, SLOWER = "axes.labelcolor", "axes.titlecolor"
-"""Settings with the colours of the text of ratios."""
+"""Settings of matplotlib in which a theme has the text colours of faster and slower ratios."""
 BLUE = {"light": COLOURS[0], "dark": "#3296dc", "page": "#0072b3"}
 """The first colour of each theme."""
 

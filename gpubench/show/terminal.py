@@ -2,13 +2,13 @@
 
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 
 from gpubench.printed import duration, shortened, shown
 from gpubench.show.numbers import filled_columns, interval_text, significant
-from gpubench.show.wrap import WIDTH, cut, fitted, folded, indented, line_width, wrapped
+from gpubench.show.wrap import LEAST_WIDTH, WIDTH, cut, fitted, folded, indented, line_width, wrapped
 from gpubench.studies.section import Answer, Result, Section, Table
 from gpubench.studies.words import PROJECTED, gain, read_of, sides_of
 
@@ -20,7 +20,7 @@ NAME, CARD = 36, 12
 KEYS = 3
 """Maximum number of key columns: the first columns, which identify a line."""
 LEAST, LONGEST = 16, 34
-"""Least characters of a narrowed text column; LONGEST is for the first column, and for all if the table is split."""
+"""Minimum widths, in characters, of narrowed text columns and of the first text column (see `_longest`)."""
 
 
 @dataclass(frozen=True)
@@ -57,31 +57,32 @@ def screen(answer: Answer, *, in_full: bool = False, width: int | None = None) -
     for table, listed in choices:  # the first that fits
         printed = [*in_table, *listed] if table else listed
         body = [line for block in (table, _results(listed, answer, width)) if block for line in ["", *block]]
-        lines = [*head, *body, "", *_tail(answer, printed, width, in_full=in_full)]
+        lines = [*head, *body, "", *_tail(answer, printed, listed, width, in_full=in_full)]
         if len(lines) <= most:
             break
     return lines
 
 
 def everything(answer: Answer, width: int | None = None, *, every_table: bool = True) -> list[str]:
-    """Return every section with its results, tables and notes, as wide as the terminal; 79 characters in a pipe."""
-    width = (width or shutil.get_terminal_size((WIDTH + 1, LINES)).columns) - 1
+    """Return every section in lines as wide as the terminal (79 in a pipe); `every_table` adds evidence and recipes."""
+    width = max((width or shutil.get_terminal_size((WIDTH + 1, LINES)).columns) - 1, LEAST_WIDTH)
     lines: list[str] = []
     for section in answer.sections:
-        lines += ["", *_section(section, width, every_table)]
+        lines += ["", *_section(section, answer.metric, width, every_table)]
     if answer.left_out:
         lines += ["", "Not compared:", *_items(answer.left_out, width)]
     return lines
 
 
-def _section(section: Section, width: int, every_table: bool) -> Iterator[str]:
+def _section(section: Section, metric: str, width: int, every_table: bool) -> Iterator[str]:
     """Return a section with its results, tables and notes."""
     yield from wrapped(section.title, width)
     yield "-" * min(cell_len(section.title), width)
     yield from _items([result.sentence for result in section.results], width)
     for table in section.tables:
-        if every_table or table.name != "evidence":
-            yield from ["", *table_lines(table, width)]
+        if table.lines and (every_table or table.name != "evidence"):
+            name = f"evidence: {metric} of each trial" if table.name == "evidence" else table.name
+            yield from ["", *table_lines(replace(table, name=name), width)]
     notes = [*section.notes, *([f"Recipe: {section.recipe}"] if section.recipe and every_table else [])]
     yield from ["", *_items(notes, width)] if notes else []
     yield from ["", "Not compared:", *_items(section.left_out, width)] if section.left_out else []
@@ -97,7 +98,7 @@ def table_lines(table: Table, width: int) -> list[str]:
     """Return a table of at most `width` characters per line.
 
     Empty and `detail` columns are left out. Texts and counts equal in all lines are in the heading, notes at the end.
-    If the table is too wide, long texts are wrapped. If it still is, it becomes blocks that repeat the key columns.
+    If the table is too wide, long texts are wrapped. If it stays too wide, it becomes blocks that repeat key columns.
     """
     shared, notes, marks = list[str](), dict[str, str](), [""] * len(table.lines)
     columns: list[TextColumn] = []
@@ -158,7 +159,7 @@ def _keys(columns: Sequence[TextColumn], widths: Sequence[int], width: int) -> i
 
 
 def _longest(width: int) -> int:
-    """Return the maximum width of a text in a table that is split."""
+    """Return the minimum width of the first text column; to split a table, longer texts count as this wide."""
     return min(LONGEST, max(width - 16, 10))
 
 
@@ -168,7 +169,7 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
-    """Return the width of each column. In a too wide line texts get narrower: the last first, the first one least."""
+    """Return the width of each column. If a line is too wide, texts are narrowed, from the last column to the first."""
     widths = [min(column.width, width) for column in columns]
     least = [_longest(width), *[LEAST] * (len(columns) - 1)]
     while _total(widths) > width:
@@ -311,8 +312,8 @@ def _short(card: str) -> str:
     return fitted(card.removeprefix("RTX ").removeprefix("GTX "), CARD)
 
 
-def _tail(answer: Answer, results: Sequence[Result], width: int, *, in_full: bool) -> Iterator[str]:
-    """Return what was read, what is not on the screen, the options that print it, and the legend."""
+def _tail(answer: Answer, results: list[Result], listed: list[Result], width: int, *, in_full: bool) -> Iterator[str]:
+    """Return what was read, the options that print the rest, and the legend; `listed` are the results with A / B."""
     parts = read_of(answer)
     more = len(answer.comparisons) - len(results)
     plural = "s" * (more > 1)
@@ -330,7 +331,7 @@ def _tail(answer: Answer, results: Sequence[Result], width: int, *, in_full: boo
     yield from wrapped(" ".join(parts), width)
     if width >= NARROW:
         better = "faster" if answer.gain == "speedup" else "better"
-        ratios = [f"A / B: above 1, A is {better}."] if any(result.baseline for result in results) else []
+        ratios = [f"A / B: above 1, A is {better}."] if any(result.baseline for result in listed) else []
         doubt = ["?: no clear verdict."] if any(result.interval and not result.decided for result in results) else []
         signs = " ".join([*ratios, *doubt, *legend(results)])
         signs = signs if in_full else signs.replace("has a caveat.", "has a caveat; see --all.")

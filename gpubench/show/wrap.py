@@ -8,8 +8,8 @@ from rich.cells import cell_len
 
 from gpubench.printed import shortened, shown
 
-WIDTH = 79
-"""Maximum characters of a line."""
+WIDTH, LEAST_WIDTH = 79, 20
+"""Maximum characters of a line: in a wide terminal, and in the narrowest one."""
 LONGEST = 1000
 """Maximum length of a name, in characters: a field of a file may have millions."""
 Measure = Callable[[str], float]
@@ -17,8 +17,8 @@ Measure = Callable[[str], float]
 
 
 def line_width() -> int:
-    """Return the number of characters in a line: WIDTH, or fewer in a narrow terminal."""
-    return min(WIDTH, shutil.get_terminal_size((WIDTH + 1, 25)).columns - 1)
+    """Return the number of characters in a line: WIDTH, or fewer in a narrow terminal, but at least LEAST_WIDTH."""
+    return max(min(WIDTH, shutil.get_terminal_size((WIDTH + 1, 25)).columns - 1), LEAST_WIDTH)
 
 
 def wrapped(text: str, width: int | None = None) -> list[str]:

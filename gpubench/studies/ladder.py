@@ -121,7 +121,7 @@ def _result(ladder: Ladder, rungs: Sequence[Group]) -> Result:
         baseline=first.model,
         value=first.median / last.median,
         verdict=words.without_test((trials, trials)),
-        models=(f"{len(rungs) - 1} step{'s' * (len(rungs) > 2)}",),
+        models=(f"{len(rungs) - 1} change{'s' * (len(rungs) > 2)}",),
         trials=(last.trials, first.trials),
         said=_sentence(first, last),
         precision=last.precision,
