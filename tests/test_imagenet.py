@@ -338,16 +338,6 @@ def test_bad_training_files_are_skipped_and_named(tmp_path):
         run(trial_of(tmp_path, batch=4, phases=ONE))
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
-def test_where_torchvisions_decoder_is_gone_pil_decodes_and_the_row_says_so(photos, monkeypatch, workers):
-    monkeypatch.delattr("torchvision.io.decode_jpeg")
-    quality, clock = run(trial_of(photos, workers=workers, phases=ONE))
-    assert quality
-    text = clock.summary()["reason"]
-    assert lacking(text, "torchvision", "AttributeError", "decode_jpeg") == []
-    assert "skipped" not in text
-
-
 def test_copies_are_read_and_asked_for(photos, tmp_path, monkeypatch):
     # Processes resize them in test_images.py.
     monkeypatch.setattr(images, "ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(count))

@@ -5,15 +5,14 @@ A tree is a folder as for torchvision's ImageFolder: `train/CLASS/*.jpg` and `va
 """
 
 import hashlib
-import io
 import json
 import os
 import random
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import cycle, islice
@@ -194,23 +193,18 @@ def shown(path: str) -> str:
 # One image
 
 
-def open_image(path: str | Path, decode: Callable[[bytes], "Image"] | None = None) -> tuple["Image", str]:
+def open_image(path: str | Path) -> tuple["Image", str]:
     """Return the decoded image as RGB, and its mode in the file.
 
-    Grey, CMYK and other modes are converted, as in torchvision's ImageFolder. `decode` may be a faster decoder of RGB
-    JPEGs; PIL decodes the images that `decode` refuses with a RuntimeError. Raises BadImage if the file is missing,
+    Grey, CMYK and other modes are converted, as in torchvision's ImageFolder. Raises BadImage if the file is missing,
     broken or too large. FAULTS are not caught: a missing function of a library does not make an image bad.
     """
     from PIL import Image
 
     with _bad_images(), warnings.catch_warnings():
-        content = Path(path).read_bytes()
         warnings.simplefilter("ignore")  # PIL warns of odd metadata; decoding errors raise
-        with Image.open(io.BytesIO(content)) as image:
+        with Image.open(path) as image:
             _check_size(image.size)
-            if decode and image.format == "JPEG" and image.mode == "RGB":
-                with suppress(RuntimeError):
-                    return decode(content), "RGB"
             return image.convert("RGB"), image.mode
 
 

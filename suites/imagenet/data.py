@@ -1,9 +1,7 @@
 """Reads the user's images in loader processes, or makes random images; divides them into passes, steps and batches."""
 
-import io
 import random
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -11,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
-import torchvision.io
 from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
@@ -25,7 +22,6 @@ from gpubench.training import Shard, shards
 
 from .network import Batch
 
-Decoder = Callable[[bytes], Image.Image]
 NotedImages = dict[str, dict[str, str]]
 """Images that could not be used (`bad train`, `bad valid`) with reasons; images that are not RGB (`odd`) with modes."""
 SYNTHETIC_CLASSES, SYNTHETIC_TRAIN, SYNTHETIC_VALID = images.IMAGENET
@@ -37,38 +33,12 @@ MOST_NAMED = 5
 """Most files that a remark or an error names."""
 
 
-def decode_jpeg(content: bytes) -> Image.Image:
-    """Return a JPEG decoded by torchvision; raises RuntimeError for a broken file."""
-    encoded = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-    pixels = torchvision.io.decode_jpeg(encoded, torchvision.io.ImageReadMode.RGB)
-    return Image.fromarray(pixels.permute(1, 2, 0).numpy())
-
-
-def find_decoder() -> tuple[Decoder | None, str]:
-    """Return torchvision's decoder and an empty text; or None (PIL decodes) and a remark for the row.
-
-    The decoder is tried once, with a JPEG made here. If that fails, PIL decodes all images: torchvision 0.29 deprecates
-    its decoders, and some builds of torchvision have no libjpeg.
-    """
-    jpeg = io.BytesIO()
-    Image.new("RGB", (8, 8)).save(jpeg, "JPEG")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # decode_jpeg warns that it is deprecated
-            decode_jpeg(jpeg.getvalue())
-    except Exception as error:  # whatever it is, PIL can decode
-        why = str(error).partition("\n")[0][:80]
-        return None, f"torchvision decodes no JPEG ({type(error).__name__}: {why}): PIL did, which takes longer"
-    return decode_jpeg, ""
-
-
 class Pictures(Dataset[Made]):
     """A dataset whose items are batches of uint8 images; it has no state, so all phases use one pool of processes."""
 
-    def __init__(self, tree: images.Tree, copies: Mapping[int, Path], decode: Decoder | None) -> None:
+    def __init__(self, tree: images.Tree, copies: Mapping[int, Path]) -> None:
         self.splits = {"train": tree.train, "valid": tree.valid}
         self.roots = {0: tree.root, **copies}
-        self.decode = decode
 
     def __getitem__(self, spec: Spec) -> Made:
         many = len(spec.indices)
@@ -89,7 +59,7 @@ class Pictures(Dataset[Made]):
             at = (index + step) % len(split)
             file = split.path(at)
             try:
-                image, mode = images.open_image(self.roots[spec.copies] / file, self.decode)
+                image, mode = images.open_image(self.roots[spec.copies] / file)
             except images.BadImage as error:
                 made.bad.append((file, str(error)))
                 if dice is None:
@@ -261,7 +231,6 @@ class Source:
 
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
-        self.decoder_remark = ""
         self.too_large = False
         self.noted: NotedImages = {"bad train": {}, "bad valid": {}, "odd": {}}
         params = trial.params
@@ -285,8 +254,7 @@ class Source:
         self.sizes = [size or (1, 1) for size in images.sizes_of(files)]
         copies = {phase.copies for phase in schedule.phases if phase.copies} if params.copies else set()
         folders = {size: images.copies_folder(datasets.cache_folder(), trial.case.data, size) for size in copies}
-        decode, self.decoder_remark = find_decoder()
-        pictures = Pictures(tree, folders, decode)
+        pictures = Pictures(tree, folders)
         most_bytes = memory_for_files() / (len(self.train_images) + len(self.valid_images))
         large = {size for size, root in pictures.roots.items() if images.mean_bytes(root, tree.train) > most_bytes}
         is_sample = trial.case.mode != "full"
@@ -343,8 +311,8 @@ class Source:
             raise UserError(f"validation needs every image, and cannot use {named(bad)}; repair or remove them")
 
     def remarks(self) -> list[str]:
-        """Return remarks for the row: a slower decoder, too little memory, images skipped or converted."""
-        remarks = [self.decoder_remark] if self.decoder_remark else []
+        """Return remarks for the row: too little memory, images skipped or converted."""
+        remarks = list[str]()
         if self.too_large:
             remarks.append("the images exceed the free memory: later epochs are projected as if read from disk")
         if bad := self.noted["bad train"]:
