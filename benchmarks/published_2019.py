@@ -19,7 +19,7 @@ BHUTANI = "github.com/init27/RTX-2080Ti-Vs-GTX-1080Ti-CIFAR-100-Benchmarks@23754
 PERBOS = "github.com/EricPerbos/GTX-vs-RTX-Deep-Learning-benchmarks@77b2161e"
 CPUS = {"RTX 2080 Ti": "Intel Core i7-8700K", "GTX 1080 Ti": "Intel Core i7-7700K"}
 MEMORY = {"RTX 2080 Ti": 11, "GTX 1080 Ti": 11, "RTX 2060": 6}
-BIG_RATE = "fp32 used max_lr 1e-2 instead of 3e-3, and both precisions had an extra epoch before"
+BIG_RATE = "fp32 used max_lr 1e-2 instead of 3e-3"
 TRAIN_IMAGES = 48_000
 """Four fifths of train and test together: accuracies are multiples of 1 / 12,000."""
 

@@ -537,7 +537,7 @@ def print_equal(count: int) -> None:
                 ]
             )  # fmt: skip
     heading = ["sd", "n", "false", "false, rough", "`same`", "`same`, rough", "95% coverage", "95% coverage, rough"]
-    table([*heading, "its mean width", "median's 95% coverage", "its mean width"], lines)
+    table([*heading, "mean width of ratio's interval", "median's 95% coverage", "mean width of median's interval"], lines)
 
 
 def print_pooled(count: int) -> None:
