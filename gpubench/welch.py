@@ -18,7 +18,7 @@ With it, at most 0.5% of comparisons get a false verdict if there are two kinds 
 EARLY_LEVEL = 0.998
 """Level of the interval that decides with three to five trials per side."""
 STOP_P = 4e-5
-"""A run leaves out a case if the p value of each of its ratios is below this.
+"""A run leaves out a model's cases if the p values of all ratios between its precisions are below this.
 
 Holm's correction over 50 ratios multiplies it by 50. That is 0.2%, the error rate of EARLY_LEVEL.
 """

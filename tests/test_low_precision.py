@@ -252,20 +252,20 @@ def test_products_in_another_precision_than_the_label_are_caught():
     """The others are the majority."""
     model = network()
     model[0].__class__ = Int8Linear
-    with pytest.raises(PrecisionError, match="asked for bf16, but 3 products had operands other than bfloat16"):
+    with pytest.raises(PrecisionError, match="asked for bf16, but 3 products had 8-bit operands of another precision"):
         watched(model).check("bf16")
     x = torch.ones(32, 32, dtype=torch.int8)
     watch = OperandWatch()
     with watch:
         torch.mm(x, x)
         torch.mm(x.bfloat16(), x.bfloat16())
-    with pytest.raises(PrecisionError, match="asked for bf16, but 1 products had operands other than bfloat16"):
+    with pytest.raises(PrecisionError, match="asked for bf16, but 1 products had 8-bit operands of another precision"):
         watch.check("bf16")
     # Without autocast the head computes in float32.
     model, watch = prepared("float8"), OperandWatch()
     with watch:
         model(torch.randn(64, 64, requires_grad=True)).square().mean().backward()
-    with pytest.raises(PrecisionError, match="asked for float8, but no other call had bfloat16 operands"):
+    with pytest.raises(PrecisionError, match="asked for float8, but no call beside 8-bit products was in bfloat16"):
         watch.check("float8", low_products=6)
 
 

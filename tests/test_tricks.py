@@ -165,8 +165,8 @@ def test_compare_says_of_each_trick_whether_it_helped_and_why_not(tmp_path):
     assert said["loading"].get("notes", "") == ""
     assert said["loading"]["speedup"] == "2.00"
     assert said["loading"]["95% of speedup"]
-    assert lacking(said["ddp"]["notes"], 250, "500 samples/s", "processes=2", "threads=1") == []
-    assert lacking(said["mixed"]["notes"], 450, "700 samples/s", "resident batch", "bf16") == []
+    assert lacking(said["ddp"]["notes"], 250, "(plain: 500)", "processes=2", "threads=1") == []
+    assert lacking(said["mixed"]["notes"], 450, "(plain: 700)", "resident batch", "bf16") == []
     assert (said["evaluation"]["verdict"], said["evaluation"]["notes"]) == ("unsupported", "no such thing")
     assert lacking(ablation.results[0].said, "loading", "2.00", "plain", "RTX 2080 Ti") == []
     (speedups,) = ablation.charts

@@ -108,7 +108,7 @@ def test_measured_against_projected_is_not_judged_and_until_costs_half_as_much_a
 def test_when_each_side_is_but_one_specimen(axis, changes, specimens):
     c = made(axis, **changes)
     assert c.ratio.specimens == specimens
-    assert ("one specimen each" in c.notes) == bool(specimens)
+    assert ("one specimen (physical device) each" in c.notes) == bool(specimens)
 
 
 def several(seconds, unit="device_hash", *, names="abc", **changes):

@@ -169,8 +169,8 @@ def _closeness(axis: str, subject: Group, other: Group) -> tuple[bool, int, bool
 
 
 def _case(group: Group) -> str:
-    batch = group.batch_policy if group.batch_policy != "fixed" else f"{group.batch_size:.0f}"
-    return f"{group.suite} {group.model} {group.precision} batch {batch} on {group.label}"
+    size = f"{group.batch_size:.0f} " if group.batch_size > 0 else ""
+    return f"{group.suite} {group.model} {group.precision}, batch {size}({group.batch_policy}), on {group.label}"
 
 
 def _default_baseline(axis: str, groups: Sequence[Group], *, best: bool) -> str:

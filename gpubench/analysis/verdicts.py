@@ -157,7 +157,7 @@ def _specimens(axis: str, subject: Group, other: Group) -> tuple[stats.Values, s
 def _specimens_note(axis: str, subject: Group, other: Group) -> str:
     counts = [len(units_of(group)) for group in (subject, other)]
     if max(counts) == 1:
-        return "one specimen each"
+        return "one specimen (physical device) each"
     word = "sessions" if "session" in {unit_of(subject), unit_of(other)} else "specimens"
     shared, _, paired = _specimens(axis, subject, other)
     if paired and len(shared) < max(counts):

@@ -50,7 +50,7 @@ app.add_typer(data_app, name="data", rich_help_panel=LOOK_AFTER)
 
 
 def exits(command: Callable[..., int | None]) -> Callable[..., None]:
-    """Return the command, changed: its result is the exit code, and a UserError is printed as one line on stderr."""
+    """Return the command, changed: its result is the exit code, and stderr gets a UserError without a traceback."""
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -70,7 +70,7 @@ def exits(command: Callable[..., int | None]) -> Callable[..., None]:
             say("", "stopped", err=True)
             raise typer.Exit(130) from None
         except Exception as error:
-            if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # stdout: `writing` handles files
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # of stdout; files: errors.writing
                 say("gpubench: the output is incomplete: no space left on the disk", err=True)
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise typer.Exit(4) from None

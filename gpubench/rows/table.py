@@ -41,7 +41,7 @@ def stages_in(text: str) -> list[dict[str, Any]]:
 
 
 def hours_by_size(table: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
-    """Return (pixels, hours) of each stage, in order.
+    """Return (pixels, hours) of each stage, or of each image size if the lines are epochs, in order.
 
     A line is a stage with its hours, or an epoch with the hours since the beginning. Other tables give an empty list.
     """

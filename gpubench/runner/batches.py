@@ -181,7 +181,7 @@ def cap_of(case: Case, suite: LoadedSuite) -> int:
 
 def capacity_of(case: Case, device: Device) -> int | None:
     """Return the memory that probes may use, in bytes, after the margin was subtracted; None if there is no limit."""
-    # Other programs need the host's memory too: on a device that uses it, only the case's limit counts.
+    # On a device that uses the host's memory, the case's limit decides: other programs need that memory too.
     of_card = None if device.shares_memory else device.available_bytes or device.memory_bytes
     capacity = min(filter(None, (case.memory_limit_bytes, of_card)), default=None)
     margin = CPU_MARGIN if device.shares_memory else host.WSL_MARGIN if host.in_wsl() else MARGIN

@@ -37,7 +37,7 @@ def save(network: NetworkSummary, file: Path) -> None:
 
 def figure_of(network: NetworkSummary) -> "Figure":
     """Return the picture in the current style."""
-    foot = "Orange: a residual shortcut, with what computes on it"
+    foot = "Orange: a residual shortcut, and the name of its first layer if it has one"
     foot *= any(layer.block for layer in network.layers)
     chart = Bars("", network.title, f"{network.headline}. Blue: share of these FLOPs", (), foot=foot)
     sheet = sheet_of(chart, SIZE[0], (), 2.8, framed=True)

@@ -19,8 +19,8 @@ NAME, CARD = 36, 12
 """Maximum width of a model's name, and of a card's name above a column, in characters."""
 KEYS = 3
 """Maximum number of key columns: the first columns, which identify a line."""
-LEAST, LONGEST = 16, 34
-"""Minimum widths, in characters, of narrowed text columns and of the first text column (see `_longest`)."""
+LEAST, LEAST_FIRST = 16, 34
+"""Least widths, in characters, to which text columns and the first column are narrowed."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _blocks(columns: Sequence[TextColumn], width: int) -> list[Sequence[TextColu
     """Return the columns in as few blocks as fit into `width`; every block begins with the key columns."""
     if not columns or _total(_widths(columns, width)) <= width:
         return [columns] if columns else []
-    widths = [column.width if column.is_figure else min(column.width, _longest(width)) for column in columns]
+    widths = [column.width if column.is_figure else min(column.width, _least_first(width)) for column in columns]
     keys = _keys(columns, widths, width)
     blocks = [list(range(keys))]
     for at in range(keys, len(columns)):
@@ -158,9 +158,9 @@ def _keys(columns: Sequence[TextColumn], widths: Sequence[int], width: int) -> i
     return keys
 
 
-def _longest(width: int) -> int:
-    """Return the minimum width of the first text column; to split a table, longer texts count as this wide."""
-    return min(LONGEST, max(width - 16, 10))
+def _least_first(width: int) -> int:
+    """Return the width to which the first column may be narrowed. `_blocks` counts wider text columns as this wide."""
+    return min(LEAST_FIRST, max(width - 16, 10))
 
 
 def _total(widths: Sequence[int]) -> int:
@@ -171,7 +171,7 @@ def _total(widths: Sequence[int]) -> int:
 def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
     """Return the width of each column. If a line is too wide, texts are narrowed, from the last column to the first."""
     widths = [min(column.width, width) for column in columns]
-    least = [_longest(width), *[LEAST] * (len(columns) - 1)]
+    least = [_least_first(width), *[LEAST] * (len(columns) - 1)]
     while _total(widths) > width:
         texts = [at for at, column in enumerate(columns) if not column.is_figure and widths[at] > least[at]]
         if not texts:
@@ -324,7 +324,7 @@ def _tail(answer: Answer, results: list[Result], listed: list[Result], width: in
         parts += [f"{left} note{'s' * (left > 1)} on rows not compared: --all."] if left else []
         parts.append(f"{more} more result{plural}: --all." if more else "Every case: --all.")
         suites = list(dict.fromkeys(result.suite for result in answer.results))
-        parts += [f"One suite: --only {fitted(suites[0], 20)}."] if len(suites) > 1 else []
+        parts += [f"To show one suite: --only {fitted(suites[0], 20)}."] if len(suites) > 1 else []
         explained = [result.cases for result in answer.results if result.says_why]
         has_bottleneck = any(shown.cases & cases for shown in results for cases in explained)
         parts += ["Bottlenecks: --only roofline."] * has_bottleneck

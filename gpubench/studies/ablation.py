@@ -96,16 +96,17 @@ def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
 def _evidence(change: Group, plain: Group) -> str:
     """Return the likely reason why a change is not faster, with figures; empty if epochs differ or none is known."""
     if change.processes != plain.processes:
-        rates = f"{rate_text(change.samples_per_second)} against {rate_text(plain.samples_per_second)} samples/s"
-        threads = f", threads={change.number('threads'):.0f} per process instead of {plain.number('threads'):.0f}"
-        return f"{rates}: processes={change.processes:.0f}{threads if plain.device == 'cpu' else ''}"
+        rates = f"{rate_text(change.samples_per_second)} samples/s ({PLAIN}: {rate_text(plain.samples_per_second)})"
+        processes = f"processes={change.processes:.0f} ({PLAIN}: {plain.processes:.0f})"
+        threads = f", threads={change.number('threads'):.0f} per process ({PLAIN}: {plain.number('threads'):.0f})"
+        return f"{rates}; {processes}{threads if plain.device == 'cpu' else ''}"
     if change.precision != plain.precision:
         resident = [rate_text(group.number("resident_samples_per_second")) for group in (change, plain)]
-        return f"{resident[0]} against {resident[1]} samples/s on a resident batch, in {change.precision}"
+        return f"{resident[0]} samples/s in {change.precision} on a resident batch ({PLAIN}: {resident[1]})"
     if abs(change.epochs - plain.epochs) > 0:  # False if one is NaN
         return ""  # the table has the epochs
     waits = [group.number("loader_wait") for group in (change, plain)]
     checks = [group.number("valid_seconds") for group in (change, plain)]
     if abs(checks[0] - checks[1]) / plain.median > abs(waits[0] - waits[1]):
-        return f"valid_seconds {checks[0]:.2f} against {checks[1]:.2f}"
+        return f"valid_seconds {checks[0]:.2f} ({PLAIN}: {checks[1]:.2f})"
     return "" if math.isnan(sum(waits)) else f"loader_wait is {waits[0]:.0%} of the laps ({PLAIN}: {waits[1]:.0%})"

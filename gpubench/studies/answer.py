@@ -31,9 +31,9 @@ CLOSE = 0.1
 HOLM = "p < 0.05 after Holm's correction over all ratios here"
 RULE = (
     f"Faster or slower needs {HOLM}, and an interval of the ratio that is wholly beyond 2%. Its level is 95%, or 99%"
-    " between specimens or sessions and for sides with different scatter. 3 to 5 trials per side need p < 0.002; inside"
-    " a session their level is 99.8%, with a scatter of 6% added to the measured one. Same needs 6 trials per side or 5"
-    " specimens, and a 90% interval within 2%."
+    " between specimens or sessions and for sides with different scatter. With 3 to 5 trials per side, p < 0.002 is"
+    " needed; inside a session the interval then has level 99.8%, and a scatter of 6% is added to the measured one."
+    " Same needs 6 trials per side or 5 specimens, and a 90% interval within 2%."
 )
 """The conditions for a verdict, in words."""
 RULE_FOR_ACCURACY = f"Non-inferior: a loss of accuracy below half a point; inferior: a larger loss. Both need {HOLM}."
@@ -117,7 +117,7 @@ def count_files(paths: Sequence[Path]) -> int:
 
 
 def _own_cases(compared: Compared) -> dict[int, int]:
-    """Return the number of the newest session by case, for cases that were measured on a card and are not published."""
+    """Return by case the position (from 1) of its newest session, for unpublished cases measured on a card."""
     rows = compared.frame.drop_duplicates("identity")
     rows = rows[(rows["source"] == "") & (rows["device"] != "cpu")]
     numbers = {session: number for number, session in enumerate(rows["session"].unique(), start=1)}

@@ -79,6 +79,7 @@ def _result(
 ) -> Result:
     """Return the result of the subject in mixed precision over the other card in fp32, for all models together."""
     groups = [group for card, gain in pairs for group in (gain.subject, card.other)]
+    batch = " ".join(_batch(groups[1])).removesuffix(" 0")
     parts = tuple(
         Part(model, sides[best].median, sides[base].median, sides[base].median / sides[best].median)
         for model, sides in models.items()
@@ -102,7 +103,7 @@ def _result(
         models=tuple(models),
         trials=trials,
         figure=words.range_text(ends) if ends else "",
-        facts=words.facts_of(groups[0]) | {"batch": " ".join(_batch(groups[1])), "precision": groups[0].precision},
+        facts=words.facts_of(groups[0]) | {"batch": batch, "precision": groups[0].precision},
         differences=tuple(dict.fromkeys(differences_of([comparison for pair in pairs for comparison in pair]))),
         caveats=(*[f"the mean is {words.gain(value)}"] * bool(ends), *words.caveats_of(groups)),
         parts=parts,
@@ -129,7 +130,7 @@ def _table(
         ]
         name = "mean" if len(common) == len(models) else f"mean of {len(common)}"
         lines.append((name, *(f"{words.gain(mean)}x" for mean in means), means[sides.index(best)]))
-    return Table(f"minutes, and times as fast as {_name(base)}", tuple(columns), tuple(lines))
+    return Table(f"minutes; mean and speedup: times as fast as {_name(base)}", tuple(columns), tuple(lines))
 
 
 def _charts(result: Result, models: Mapping[str, Mapping[Side, Group]], sides: Sequence[Side]) -> Iterator[Bars]:

@@ -30,7 +30,7 @@ def is_count(text: str) -> bool:
 
 
 def estimate(group: Group, metric: Metric = SECONDS) -> Value:
-    """Return a group's median with its interval; without values, the status of a failed case, else None."""
+    """Return a group's median with its interval. Without values, return its status if it failed, else None."""
     if not group.values:
         return group.status.replace("_", " ") if group.status not in TRAINED else None
     return Estimate(metric.shown(group.median), *(interval_of(group, metric) or (None, None)))
@@ -75,7 +75,7 @@ def cases_table(groups: Sequence[Group], metric: Metric) -> Table:
             **{column: known(group.number(name)) for name, column in qualities.items()},
             Column("notes", note=True): words.notes_of(group),
         }
-        lines.append(line | {compared: estimate(group, metric)})  # last: replaces `samples/s` if it is compared
+        lines.append(line | {compared: estimate(group, metric)})  # last: may replace `samples/s`
     return Table.of("cases", lines)
 
 
@@ -86,7 +86,7 @@ def batch_text(group: Group) -> str:
 
 
 def rate_text(value: float) -> str:
-    """Return a rate with three digits or more; `unknown` for 0 and NaN."""
+    """Return a rate as text: whole from 100 on, else at most three digits; `unknown` for 0 and NaN."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value > 0 else "unknown"
 
 

@@ -80,14 +80,15 @@ def without_compared(workload: Workload, compared: Compared) -> list[str]:
     """Return why a workload compares nothing: the values of a compared column whose rows all failed."""
     if compares_more(workload):
         return []
-    lost: dict[str, str] = {}
+    lost: dict[str, dict[str, None]] = {}
     for axis in compared.axes:
         there = {axis_value(group, axis) for group in workload.groups}
         missing = [hole for hole in workload.holes if axis_value(hole, axis) not in there]
         if len(there | {axis_value(hole, axis) for hole in missing}) > 1:
-            whys = [(hole, "no figure" if hole.status == "ok" else hole.status.replace("_", " ")) for hole in missing]
-            lost |= {axis_value(hole, axis): why for hole, why in whys}
-    return [f"{value} has no result ({status})" for value, status in lost.items()]
+            for hole in missing:
+                why = f"no {compared.metric.title}" if hole.status == "ok" else hole.status.replace("_", " ")
+                lost.setdefault(axis_value(hole, axis), {})[why] = None
+    return [f"{value} has no result ({', '.join(whys)})" for value, whys in lost.items()]
 
 
 def _results(workload: Workload, comparisons: Sequence[Comparison], compared: Compared) -> Iterator[Result]:

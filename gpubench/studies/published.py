@@ -118,12 +118,13 @@ def _against_others(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Res
             continue
         best = min(same_model, key=lambda line: float(line["seconds"]))
         gain = other["seconds"] / best["seconds"]
-        baseline = _machines(other) if best["model"] == other["model"] else f"{other['model']} on {_machines(other)}"
+        model = f" ({words.name(other['model'])})" if best["model"] != other["model"] else ""
+        baseline = f"{other['model']} on {_machines(other)}" if model else _machines(other)
         accuracies = [_accuracy(line) for line in (best, other)]
         claim = (
             f"{best['model']} takes {words.time(best['seconds'])} on {words.name(_machines(best))} against"
-            f" {words.time(other['seconds'])} of {words.author(other['source'])} on {words.name(baseline)}:"
-            f" {words.times(gain)} as fast"
+            f" {words.time(other['seconds'])} of {words.author(other['source'])} on {words.name(_machines(other))}"
+            f"{model}: {words.times(gain)} as fast"
         )
         more = {"origin": " against ".join(accuracies) if all(accuracies) else "", "trials": (1, 1)}
         facts = {"other": words.author(other["source"])}

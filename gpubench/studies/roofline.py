@@ -40,7 +40,7 @@ def _line(group: Group, bound: Bound) -> dict[Column, Value]:
         Column("card"): group.label,
         Column("precision"): group.precision,
         Column("bound by"): bound.bottleneck,
-        Column("share of step", "share", places=0): bound.share,
+        Column("device's share", "share", places=0): bound.share,
         Column("MFU", "share", "higher"): bound.mfu,
         Column("peak"): bound.peak,
         Column("limit, s", "s"): bound.limit_seconds,
@@ -58,7 +58,8 @@ def _results(known: Sequence[tuple[Group, Bound]]) -> Iterator[Result]:
         bounds = Counter(bound.bottleneck for _, bound in cases)
         clear = {n.replace("throttled", "throttling"): count for n, count in bounds.items() if n != "unknown"}
         of = f" of {len(cases)}" if len(bounds) > 1 else ""
-        by = words.listed([f"{name} ({count}{of})" if of else name for name, count in clear.items()] or ["unknown"])
+        counts = [f"{name} ({count}{of} cases)" if of else name for name, count in clear.items()]
+        by = words.listed(counts or ["unknown"])
         peak = next((bound.peak for _, bound in cases if bound.mfu is not None), "")
         low, high = (min(shares), max(shares)) if shares else (math.nan, math.nan)
         figure = "" if not shares else f"{low:.0%}" if f"{low:.0%}" == f"{high:.0%}" else f"{low:.0%} to {high:.0%}"
@@ -83,10 +84,10 @@ def _results(known: Sequence[tuple[Group, Bound]]) -> Iterator[Result]:
 
 def _unknown(bounds: Sequence[tuple[Group, Bound]]) -> Iterator[str]:
     """Yield why the bottleneck of measured cases is unknown, with the cases."""
-    cases: dict[str, list[str]] = defaultdict(list)
+    cases: dict[str, dict[str, None]] = defaultdict(dict)
     for group, bound in bounds:
         if group.mode != "published":
-            cases[bound.evidence].append(f"{group.model} {group.precision} on {group.label}")
+            cases[bound.evidence][f"{group.model} {group.precision} on {group.label}"] = None
     yield from (f"the bottleneck of {words.listed(names)} is unknown: {evidence}" for evidence, names in cases.items())
 
 

@@ -196,7 +196,7 @@ class Result:
     place: str = ""
     """Card of both sides; empty if cards are compared."""
     origin: str = ""
-    """Precision and suite, in a few words."""
+    """First words of the column `details`, such as precision and suite."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """What else both sides have in common: texts by name."""
     settings: tuple[str, ...] = ()
@@ -206,7 +206,7 @@ class Result:
     caveats: tuple[str, ...] = ()
     """Why its figure may mislead: marked runs, models that differ widely, full runs with another figure."""
     contradicted: int = 0
-    """Number of samples of its recipe that project another figure: its last caveats, which `in_order` ignores."""
+    """Number of its last caveats that name a sampled result with another figure; `in_order` ignores these."""
     projected: bool = False
     """Whether its figures are projected from a sample."""
     parts: tuple[Part, ...] = ()
@@ -266,7 +266,7 @@ class Section:
     study: str
     suite: str
     title: str
-    """What its rows have in common, in words, without the defaults of the suite."""
+    """What its rows have in common, in words, without the defaults of the suite's present version."""
     results: tuple[Result, ...] = ()
     """Results in the order of `in_order`; empty if nothing is compared."""
     tables: tuple[Table, ...] = ()

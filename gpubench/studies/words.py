@@ -188,6 +188,7 @@ def facts_of(group: Group) -> dict[str, str]:
     """Return what the rows of a group share: texts by name."""
     texts = {column: text_of(group.row[column]) for column in COMMON}
     facts = {column: COMMON[column].format(text) for column, text in texts.items() if text not in {"", "0"}}
+    facts |= {"processes": "1 process"} if texts["processes"] == "1" else {}
     if group.source:
         facts["source"] = f"by {author(group.source)}"
     return facts | settings_of(group.row)

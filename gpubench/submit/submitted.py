@@ -79,7 +79,7 @@ class SubmittedRow:
 
 
 def rows_of(loaded: Loaded) -> list[SubmittedRow]:
-    """Return the rows of files that `load` read with `keep`."""
+    """Return the rows of files that `rows.read.load` has read."""
     records = zip(loaded.places, loaded.frame.to_dict("records"), strict=True)
     by_name = ((place, {str(name): cell for name, cell in cells.items()}) for place, cells in records)
     return [SubmittedRow(place, cells, _laps(str(cells["laps"]))) for place, cells in by_name]

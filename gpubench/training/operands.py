@@ -69,7 +69,7 @@ class OperandWatch(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def _count(self, name: str, operands: Sequence[Operand]) -> torch.dtype | None:
-        """Count a call by the dtype of its first operand (if others are scales: the narrowest); return that dtype."""
+        """Count a call by the dtype of its first operand, or of its narrowest if it has scales; return that dtype."""
         narrow = NARROW.fullmatch(name)
         if narrow:
             dtypes = sorted((dtype for dtype, _ in operands), key=lambda dtype: dtype.itemsize)
@@ -117,7 +117,7 @@ class OperandWatch(TorchDispatchMode):
             inside += bool(self._count(name, operands)) and is_compiled
         self.compiled_regions = trace.compiled_regions
         if self.compiled_regions and (kernels := trace.kernels).total() >= self.seen.total():
-            # Kernels also show what CUDA graphs hide. Families without known kernel names keep their calls.
+            # Kernels also show what CUDA graphs hide. Families without known kernel names are still counted by calls.
             hidden = kernels.total() - self.seen.total()
             if low_calls(kernels) > low_calls(self.seen):
                 self.low_flops = 0
@@ -165,11 +165,10 @@ class OperandWatch(TorchDispatchMode):
                 f" {low_products} in a step, both gradients included: {self.summary}"
             )
         if low and not any(dtype is KINDS[name].operand for _, dtype in self.seen):
-            raise PrecisionError(f"asked for {name}, but no other call had bfloat16 operands: {self.summary}")
+            raise PrecisionError(f"asked for {name}, but no call beside 8-bit products was in bfloat16: {self.summary}")
         if wrong := sum(n for (_, dtype), n in self.seen.items() if dtype in EIGHT_BITS - low):
             raise PrecisionError(
-                f"asked for {name}, but {wrong} products had operands other than"
-                f" {dtype_name(KINDS[name].operand)}: {self.summary}"
+                f"asked for {name}, but {wrong} products had 8-bit operands of another precision: {self.summary}"
             )
         if self.float8_tensors and torch.float8_e4m3fn not in low:
             raise PrecisionError(

@@ -58,7 +58,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
                 step(x)
     for number, x in enumerate(clock.resident()):
         step(x)
-        if number:  # one step after the watched one is enough
+        if number:  # the first step checks operands and is untimed; one more is enough
             break
     return times
 

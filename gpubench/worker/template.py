@@ -97,7 +97,7 @@ def _not_to_fork() -> str:
     torch = sys.modules.get("torch")
     if any(file.startswith(DEVICE_FILES) for file in opened) or (torch and torch.cuda.is_initialized()):
         return "it has opened a device"
-    fork = os.fork()  # ends the threads of libraries that start them again after a fork, such as OpenBLAS
+    fork = os.fork()  # libraries such as OpenBLAS end their threads before a fork, and restart them when needed
     if fork == 0:
         os._exit(0)
     os.waitpid(fork, 0)

@@ -1,4 +1,4 @@
-"""Compares rates of the suite `reference` with published figures. `gpubench run` and `gpubench doctor` call it.
+"""Ranks rates of the suite `reference` among published figures. `gpubench run` and `gpubench doctor` call it.
 
 The anchor is timm's published rate of one card. The expected rate of another card is the anchor times the speed ratio
 of the two cards.
@@ -50,9 +50,9 @@ def expected_sentence(card: str, rate: float) -> str:
     expected = expected_of(card)
     if expected is None:
         return f"Published rates of convolutional models on {card} are not in our data."
-    word = "Below" if rate < expected.low else "Above" if rate > expected.high else "As"
-    sentence = f"{word} expected by published figures: {expected.low:,.0f} to {expected.high:,.0f} images/s"
-    return f"{sentence} (90% of workloads)."
+    word = "Below" if rate < expected.low else "Above" if rate > expected.high else "Within"
+    low, high = f"{expected.low:,.0f}", f"{expected.high:,.0f}"
+    return f"{word} the range that published figures predict for 90% of workloads: {low} to {high} images/s."
 
 
 def expected_rate(trials: pd.DataFrame) -> Estimate | None:

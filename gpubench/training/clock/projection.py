@@ -59,7 +59,7 @@ class Epoch:
     seconds: float
     phases: tuple[Phase, ...]
     started: float = 0.0
-    """Start, in seconds of the clock of `Lap.started`."""
+    """Start, in seconds of the monotonic clock, as in `Lap.started`."""
 
     @property
     def between_seconds(self) -> float:
