@@ -79,14 +79,17 @@ class CaseBatches:
     def ready(self, trial: Trial) -> Trial | None:
         """Return the trial with its batch, after a search if needed, or with the reason why its case cannot run.
 
-        None for a `max-fp32` case that is not needed or has no batch, and for a case that this run refused before.
+        None for a `max-fp32` case that is not needed or has no batch, for a case that this run refused before, and for
+        one that its search finds unsupported again.
         """
         current = self.so_far(trial.case)
         if current is None or (current.refusal and not trial.case.refusal):
             return None
         if current.batch_policy == "max-fp32":
             return replace(trial, case=current) if current.batch_size or current.refusal else None
-        return replace(trial, case=self._with_batch(current))
+        case = self._with_batch(current)
+        is_found = case.refusal and not trial.case.refusal and case.refusal_status == "unsupported"
+        return None if is_found and "unsupported" in self._earlier.statuses_of(case) else replace(trial, case=case)
 
     def _with_batch(self, case: Case) -> Case:
         """Return the case with its batch, after a search if needed, or with the reason why it cannot run."""
