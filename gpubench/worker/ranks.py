@@ -145,7 +145,7 @@ def _read(store: dist.Store, keys: Mapping[str, str]) -> dict[str, Message]:
 
 
 def _signal(number: int) -> str:
-    name = signal.Signals(number).name
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
     if name == "SIGABRT":
         return f"aborted by {name}"  # what NCCL does to a process that waited in vain
     hint = " (out of memory, or killed by a user)" if name == "SIGKILL" else ""
