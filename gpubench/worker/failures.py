@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gpubench.suite.trial import TRAINED, Fault, Measurement
+from gpubench.suite.trial import Fault, Measurement
 
 CONSEQUENCES: frozenset[Fault] = frozenset({"lost_others", "waited_for_others"})
 """Faults of a process that follow from another process's failure."""
@@ -55,7 +55,7 @@ def cause(failures: Sequence[Failure], missing: Sequence[str]) -> Measurement:
     """
     ordered = sorted(failures, key=lambda failure: failure.at)
     full = [failure for failure in ordered if failure.measurement.status == "out_of_memory"]
-    causes = [failure for failure in ordered if is_cause(failure.measurement)]
+    causes = [failure for failure in ordered if not _is_consequence(failure.measurement)]
     if full or causes:
         first = (full or causes)[0]
         return replace(first.measurement, reason=f"{first.who}: {first.measurement.reason}")
@@ -70,7 +70,5 @@ def cause(failures: Sequence[Failure], missing: Sequence[str]) -> Measurement:
     return Measurement(status="timed_out" if late else "failed", reason=reason, fault=fault)
 
 
-def is_cause(measurement: Measurement) -> bool:
-    """Return whether the process failed, and not because of another process's failure."""
-    followed = measurement.status == "failed" and measurement.fault in CONSEQUENCES
-    return measurement.status not in TRAINED and not followed
+def _is_consequence(measurement: Measurement) -> bool:
+    return measurement.status == "failed" and measurement.fault in CONSEQUENCES

@@ -105,12 +105,9 @@ def algorithms_of(trial: Trial) -> list[Algorithm]:
 
 
 def wrong_sums(algorithm: Algorithm, payload: Payload, dtype: torch.dtype, device: torch.device, trial: Trial) -> int:
-    """Return the number of wrong elements of a test pattern. Element i of process r is (i + r) % 3.
-
-    With many processes most elements are 0: sums stay at 201 or less, and bf16 has all whole numbers up to 256.
-    """
+    """Return the number of wrong elements of sums of a test pattern: whole numbers up to 201, which bf16 has."""
     world = trial.case.processes
-    cycle = [0, 1, 2] + [0, 0, 0] * (world // 200)
+    cycle = [0, 1, 2] + [0, 0, 0] * (world // 200)  # element i of process r is the one at i + r
     by_rank = [cycle[rank % len(cycle) :] + cycle[: rank % len(cycle)] for rank in range(world)]
     exact = [sum(values) for values in zip(*by_rank, strict=True)]
 

@@ -118,13 +118,11 @@ def first_dimension(batch: Any) -> int:
     """Return the samples in a batch: the first dimension of its first tensor, or the length of its first flat list."""
     element = batch
     while not (shape := getattr(element, "shape", None)):
-        parts: Iterable[Any] = ()
+        inner: Any = None
         if isinstance(element, Mapping | tuple | list):
             parts = element.values() if isinstance(element, Mapping) else element
-        # A tensor without dimensions has `__len__`, too, which raises TypeError.
-        sized = (part for part in parts if hasattr(part, "__len__") and getattr(part, "shape", None) != ())
-        inner = next((part for part in sized if not isinstance(part, str)), None)
-        if inner is None:
+            inner = next((part for part in parts if hasattr(part, "__len__") and getattr(part, "shape", 0) != ()), None)
+        if inner is None or isinstance(inner, str):
             return 1 if (length := length_of(element)) is None else length
         element = inner
     return int(shape[0])
