@@ -103,14 +103,11 @@ def test_neighbours_of_the_first_and_last_card_and_rows_that_are_not_quick(tmp_p
     assert quick_lines(load([path]).frame, path) == ([], False)
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"marks": "throttled"}, "mark"),
-        ({"batch_size": 8}, "64"),
-        ({"memory_format": "contiguous"}, "memory_format=auto"),
-    ],
-)
+@pytest.mark.parametrize(("change", "why"), [
+    ({"marks": "throttled"}, "mark"),
+    ({"batch_size": 8}, "64"),
+    ({"memory_format": "contiguous"}, "memory_format=auto"),
+])  # fmt: skip
 def test_what_published_figures_do_not_describe_is_not_ranked(finished, change, why):
     text, path = finished(700.0, 1900.0, card="NVIDIA GeForce RTX 4090", **change)
     assert lacking(text, "2.71 times", "Not ranked", why, path.with_suffix(".png")) == []
