@@ -127,9 +127,11 @@ class Rounds:
     def unfinished(self) -> list[Trial]:
         """Return the unfinished trials of cases that can run, with the batches that were found, for a later run.
 
-        Leaves out trials that a resumed run may drop at the next of LOOKS: their rows would stay unfinished.
+        Leaves out trials that a resumed run may drop, at the next of LOOKS or as unsupported: their rows would stay.
         """
         trials = [trial for trial in self._with_batches(self._waiting) if not trial.case.refusal]
+        untried = [trial.case for trial in trials if trial.index == 0]
+        trials = [trial for trial in trials if trial.index == 0 or trial.case not in untried]
         look = next((look for look in LOOKS if trials and look > trials[0].index), None)
         if not self._options.stops_early or look is None:
             return trials
