@@ -63,7 +63,7 @@ def test_waiting_for_data_and_throttling_come_first():
     assert bound_of(changed(device="cpu", data_stall=-0.2, loader_wait=0.4), throttled=False).bottleneck == "input"
     assert "waits" not in bound_of(changed(device="cpu", data_stall=0.3), throttled=False).evidence
     result = bound_of(changed(data_stall=0.9), throttled=True)
-    assert result.bottleneck == "throttled"
+    assert result.bottleneck == "throttling"
     assert "compute 80%" in result.evidence
 
 

@@ -12,7 +12,7 @@ from gpubench.rows.params import params_of
 from gpubench.studies import listed_peaks
 from gpubench.suite.precisions import LINEAR_ONLY
 
-Bottleneck = Literal["compute", "memory", "input", "launch", "communication", "throttled", "unknown"]
+Bottleneck = Literal["compute", "memory", "input", "launch", "communication", "throttling", "unknown"]
 
 WAITING = 0.25
 """A wait for data or other processes is the bottleneck from this share of the step on.
@@ -107,7 +107,7 @@ def _bottleneck(row: Mapping[str, Any], throttled: bool) -> tuple[Bottleneck, st
     if compute and compute.of == "measured" and compute.value > OVER:
         described += AGAIN
     if throttled:
-        return "throttled", "heat or hardware lowered the clock" + (f"; {described}" if described else "")
+        return "throttling", "heat or hardware lowered the clock" + (f"; {described}" if described else "")
     # On a CPU nothing is queued, so the loop's wait for the loader is the whole stall, measured in the same laps as the
     # step. `data_stall` uses laps that come later, when a shared machine may be faster or slower.
     stall_column = "loader_wait" if row.get("device") == "cpu" else "data_stall"
@@ -220,7 +220,7 @@ def why_not_faster(mixed: Mapping[str, Any], wide: Mapping[str, Any], bound: Bou
         share = _number(mixed, "odd_flops_share")
         reasons.append(f"{share:.0%} of the FLOPs are in products with sizes that are not multiples of 8")
     if bound.bottleneck not in {"compute", "unknown"}:
-        suffix = "" if bound.bottleneck == "throttled" else "-bound"
+        suffix = "" if bound.bottleneck == "throttling" else "-bound"
         reasons.append(f"{bound.bottleneck}{suffix} ({bound.evidence})")
     return "; ".join(reasons)
 
