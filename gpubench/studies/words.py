@@ -103,7 +103,7 @@ def without_test(trials: tuple[int, int]) -> str:
 
 
 def basis(result: Result) -> str:
-    """Return suite, models, settings without `synthetic` beside `synthetic data`, runs, interval and caveats, in words."""
+    """Return suite, models, settings (not `synthetic` beside `synthetic data`), runs, interval and caveats as text."""
     settings = [text for text in result.settings if not any(d.startswith(f"{text} ") for d in result.differences)]
     words = [result.suite, result.models_beside(result.said), *settings[:2]]
     words.append(runs(result.trials) + ": rough" * (result.verdict == "one run"))
