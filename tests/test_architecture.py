@@ -179,6 +179,7 @@ for line in {lines!r}:
     "code",
     [
         "import gpubench",
+        "import gpubench.worker.__main__",
         "from gpubench.cli.overview import overview, published_speed\noverview()\npublished_speed('RTX 4090')",
         "from gpubench.cli.app import app\napp(['--help'], standalone_mode=False)",
     ],

@@ -61,8 +61,6 @@ class Rounds:
         # With --until a started round is finished: all cases get equally many trials.
         self._number = max(self._options.rounds, earlier.rounds if self._options.until else 0)
         planned = schedule(self._cases, self._number, self._options.seed)
-        unsupported = [case for case in self._cases if "unsupported" in earlier.statuses_of(case)]
-        planned = [trial for trial in planned if trial.case not in unsupported or earlier.has(trial)]
         self._left = [trial for trial in planned if not earlier.has(trial)]
         self._done_before = _count_runnable(planned) - _count_runnable(self._left)
         self._seconds = {case.label: earlier.seconds_of(case) for case in self._cases_so_far()}

@@ -12,12 +12,13 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpubench.errors import UserError
-from gpubench.suite.files import find_all
-from gpubench.suite.trial import trial_from_json
-from gpubench.worker.run_trial import Message, Send, measure, sender
+
+# Everything that imports numpy is imported after `_begin`: until then, a process that is stopped outlives its parent.
+if TYPE_CHECKING:
+    from gpubench.worker.run_trial import Message, Send
 
 
 def main() -> None:
@@ -28,6 +29,8 @@ def main() -> None:
     faulthandler.enable()
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would print lines that mean nothing here
     channel, requests, task = _begin(int(sys.argv[1]), int(sys.argv[2]))
+    from gpubench.worker.run_trial import sender
+
     if task["task"] == "template":
         from gpubench.worker.template import fork_for_each_task
 
@@ -54,7 +57,7 @@ def main() -> None:
     os._exit(0)
 
 
-def _begin(descriptor: int, lifeline: int) -> tuple[socket.socket, Any, Message]:
+def _begin(descriptor: int, lifeline: int) -> tuple[socket.socket, Any, "Message"]:
     """Connect to the parent; return the socket, a file that reads from the socket, and the task."""
     _signal_when_parent_dies(signal.SIGKILL)
     channel = socket.socket(fileno=descriptor)
@@ -94,12 +97,14 @@ def _listen(requests: Any, settled: threading.Event) -> None:
             settled.clear()
 
 
-def answer_to(task: Message, send: Send, settled: Callable[[], bool] = lambda: False) -> Message:
+def answer_to(task: "Message", send: "Send", settled: Callable[[], bool] = lambda: False) -> "Message":
     """Run `task` and return its result; `send` sends progress, `settled` returns whether the card has settled."""
     if task["task"] == "trial":
-        trial = trial_from_json(task["trial"])
+        from gpubench.suite.trial import trial_from_json
+        from gpubench.worker.run_trial import measure
+
         # Only a parent that reads the card knows when the card has settled.
-        return measure(trial, send, settled if task.get("watched") else None)
+        return measure(trial_from_json(task["trial"]), send, settled if task.get("watched") else None)
     if task["task"] == "soak":
         from gpubench.training.device import soak
 
@@ -113,9 +118,13 @@ def answer_to(task: Message, send: Send, settled: Callable[[], bool] = lambda: F
         return {"reason": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
 
 
-def _answer(task: Message) -> Message:
+def _answer(task: "Message") -> "Message":
     """Run a task other than a trial or a soak, and return its result; may raise any error."""
+    from gpubench.suite.trial import trial_from_json
+
     if task["task"] == "import":
+        from gpubench.suite.files import find_all
+
         find_all(task["suites"])
         return {}
     if task["task"] == "describe":
