@@ -537,7 +537,9 @@ def print_equal(count: int) -> None:
                 ]
             )  # fmt: skip
     heading = ["sd", "n", "false", "false, rough", "`same`", "`same`, rough", "95% coverage", "95% coverage, rough"]
-    table([*heading, "mean width of ratio's interval", "median's 95% coverage", "mean width of median's interval"], lines)
+    table(
+        [*heading, "mean width of ratio's interval", "median's 95% coverage", "mean width of median's interval"], lines
+    )
 
 
 def print_pooled(count: int) -> None:

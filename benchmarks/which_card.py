@@ -34,16 +34,16 @@ PAIRS = {
 HEAD = """\
 # Which card?
 
-How many times as fast the first card trains as the second one, by published figures and data sheets. The interval
-contains 90% of workloads, so yours may be at either end. Typical is the middle. Our own trials are not included.
-[How good this is](research/cards.md). `gpubench cards RTX 5090 RTX 4090` prints the figures behind a line;
+Each line shows how many times as fast the first card trains as the second one, by published figures and data sheets.
+The interval contains 90% of workloads, so yours may be at either end. Typical is the middle. Our own trials are not
+included. [How good this is](research/cards.md). `gpubench cards RTX 5090 RTX 4090` prints the figures behind a line;
 `--price FILE` adds the ratio per dollar.
 """
 
 FOOT = """\
-Check memory first: a training that does not fit cannot run. FP32 includes TF32 where the card has it (Ampere and
-newer). Sources 0: nobody measured both cards with one recipe, so the line is an estimate from other cards and data
-sheets.
+Check memory first: a training that does not fit cannot run. GB is the memory of both cards; `?`: sold with several
+sizes. FP32 includes TF32 where the card has it (Ampere and newer). Sources 0: nobody measured both cards with one
+recipe, so the line is an estimate from other cards and data sheets.
 
 Then measure: rent both cards for an hour, run `gpubench run --suite resnet --precision both` on each, and
 `gpubench compare` both files. Its [kind `buyer`](comparing.md#kinds-of-question) compares one card in mixed precision

@@ -197,6 +197,7 @@ def test_bars_that_do_not_fit_are_counted(light):
     said = words(figure_of(pairs(groups=(whole, BarGroup("mean", (), "1.42x", strong=True)))))
     assert {"resnet50", "card 12", "mean"} <= set(said)
     assert any(text.endswith("bars not drawn") for text in said)
+    assert "card 69" in words(figure_of(pairs(groups=(replace(whole, strong=True),)))), "means are never left out"
     several = pairs(groups=tuple(replace(whole, name=name) for name in "abcde"))
     assert sum(text.startswith("card ") for text in words(figure_of(several, width=4.6, framed=False))) < 40
 

@@ -791,7 +791,8 @@ class Shaped:
     (Shaped(32, 3, 8), 32), ((Shaped(7, 2), Shaped(9)), 7), ([(Shaped(5, 2), 1), Shaped(9)], 5),
     ({"image": Shaped(6, 2), "label": Shaped(9)}, 6), ([Shaped(), Shaped(), Shaped()], 3), ([], 0),
     (([], [1, 2]), 0), (("text", "another"), 2), (range(8), 8), (object(), 1), ({"a": 3, "b": 4}, 2),
-    ({"ids": [0] * 32, "mask": [0] * 32}, 32), ((([0] * 16, [0] * 16), [0] * 16), 16),
+    ({"ids": [0] * 32, "mask": [0] * 32}, 32), ((([0] * 16, [0] * 16), [0] * 16), 16), (Shaped(), 1),
+    ({"y": Shaped(), "x": Shaped(8, 2)}, 8), ((3, Shaped(9)), 9),
 ])  # fmt: skip
 def test_how_many_samples_a_batch_has(batch, samples):
     assert first_dimension(batch) == samples

@@ -175,9 +175,11 @@ def test_given_weights_are_read_with_their_tokenizer_and_those_of_another_size_r
     frame = run(*given, precision="bf16", code=4)
     assert "config.json: no llama-6m, whose num_hidden_layers" in frame.iloc[0]["reason"]
     asked.synthetic, asked.data_dir, asked.case.weights = False, str(tmp_path), "llama-6m-1"
-    (tmp_path / "wikitext-2" / "valid.txt").write_text("é" * 20, encoding="utf-8")
-    with pytest.raises(UserError, match="has 20 tokens; give a smaller --set context"):
-        training().texts_of(asked)  # 40 bytes are enough
+    too_few = "has 20 tokens; give a smaller --set context"  # 40 bytes are enough
+    for encoding, count, words in (("utf-8", 20, too_few), ("latin-1", 40, "convert it: iconv")):
+        (tmp_path / "wikitext-2" / "valid.txt").write_text("é" * count, encoding=encoding)
+        with pytest.raises(UserError, match=words):
+            training().texts_of(asked)
 
 
 def test_an_extra_that_is_missing_is_named_before_anything_runs(cli, tmp_path, monkeypatch):

@@ -131,7 +131,7 @@ def test_what_compare_shows_of_tokens(cli, tmp_path):
     losses = table("--metric", "loss")
     assert lacking(losses, "bf16 is 0.95 times as low as fp32", "tokens/s") == []
     assert [line.count("loss") for line in losses.splitlines() if "tokens/s" in line] == [1], "one column"
-    assert "samples/s" not in table()
+    assert "samples/s" not in table() + table("--metric=rate", "--charts=.") + next(tmp_path.glob("*.svg")).read_text()
     assert '"samples/s"' in table("--format", "json")
     cost = table("--metric", "cost-per-million", "--price", "prices.toml")
     assert ("samples" in cost, lacking(cost, "dollars/million tokens", "1.00")) == (False, [])

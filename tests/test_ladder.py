@@ -135,6 +135,7 @@ def test_the_chart_has_a_bar_per_rung_the_limit_and_what_missed_the_goal(tmp_pat
     (chart,) = section(answered(tmp_path, given), "ladder").charts
     assert [group.bars[0].note for group in chart.groups] == ["0 of 1 at goal", ""]
     assert ("epochs=1" in chart.foot, "compile" in chart.foot) == (True, False)
+    assert chart.title == "1 of 2 steps reached the goal: RTX 2080 Ti fp32"
     (chart,) = section(answered(tmp_path, [*given, *rung(3, [10.0], **same)]), "ladder").results[0].charts
     assert "The steps from m2 to m3" in chart.title
 

@@ -183,20 +183,17 @@ def test_processes_share_the_ten_cpus_of_a_machine(processes, nodes, threads, ex
     assert choose_threads(options, {"threads": threads, "epochs": 3}, 10) == {"threads": expected, "epochs": 3}
 
 
-@pytest.mark.parametrize(
-    ("device", "wish", "expected"),
-    [
-        (GPU, "mixed", ["fp16"]),
-        (GPU, "both,bf16", ["fp32", "fp16", "bf16"]),
-        (GPU, "fp16-pure,fp32", ["fp16-pure", "fp32"]),
-        (GPU, "all", list(PRECISIONS)),
-        (CPU, "both", ["fp32", "bf16"]),
-        (CPU, "all", [name for name in PRECISIONS if name not in {"tf32", "float8", "int8-mixed"}]),
-        (CPU, "int8-mixed,mxfp8", ["int8-mixed", "mxfp8"]),
-        (CPU, "bf16,mixed,bf16", ["bf16"]),
-        (TURING, "all", ["fp32", "fp16", "fp16-master", "fp16-pure"]),
-    ],
-)
+@pytest.mark.parametrize(("device", "wish", "expected"), [
+    (GPU, "mixed", ["fp16"]),
+    (GPU, "both,bf16", ["fp32", "fp16", "bf16"]),
+    (GPU, "fp16-pure,fp32", ["fp16-pure", "fp32"]),
+    (GPU, "all", list(PRECISIONS)),
+    (CPU, "both", ["fp32", "bf16"]),
+    (CPU, "all", [name for name in PRECISIONS if name not in {"tf32", "float8", "int8-mixed"}]),
+    (CPU, "int8-mixed,mxfp8", ["int8-mixed", "mxfp8"]),
+    (CPU, "bf16,mixed,bf16", ["bf16"]),
+    (TURING, "all", ["fp32", "fp16", "fp16-master", "fp16-pure"]),
+])  # fmt: skip
 def test_precisions_in_the_order_asked(device, wish, expected):
     assert choose_precisions(wish, device) == expected
 
@@ -218,23 +215,20 @@ def test_models_and_settings_go_to_their_suites(tmp_path):
     assert settings_for(demo, options.settings, [demo]) == {"epochs": "5", "rate": "2", "nobody": "7"}
 
 
-@pytest.mark.parametrize(
-    ("device", "options", "changes", "answer"),
-    [
-        (GPU, {}, {}, ("max", None)),
-        (CPU, {}, {"cpu_batch": 12}, ("fixed", 12)),
-        (CPU, {}, {"batch": "24"}, ("fixed", 24)),
-        (CPU, {}, {"batch": "fastest"}, ("fixed", 16)),
-        (GPU, {}, {"batch": "fastest"}, ("fastest", None)),
-        (GPU, {}, {"batch": "24"}, ("fixed", 24)),
-        (CPU, {}, {"recipe_batch": lambda model, params, precision: len(model) * params["epochs"]}, ("fixed", 15)),
-        (GPU, {"batch": "48"}, {"recipe_batch": lambda model, params, precision: 7}, ("fixed", 48)),
-        (CPU, {"batch": "fastest"}, {}, ("fastest", None)),
-        (CPU, {"batch": "max", "memory_limit_bytes": 5}, {}, ("max", None)),
-        (GPU, {"batch": "max", "memory_limit_bytes": 5}, {}, ("max", None)),
-        (GPU, {"batch": "60"}, {"train_samples": 60}, ("fixed", 60)),
-    ],
-)
+@pytest.mark.parametrize(("device", "options", "changes", "answer"), [
+    (GPU, {}, {}, ("max", None)),
+    (CPU, {}, {"cpu_batch": 12}, ("fixed", 12)),
+    (CPU, {}, {"batch": "24"}, ("fixed", 24)),
+    (CPU, {}, {"batch": "fastest"}, ("fixed", 16)),
+    (GPU, {}, {"batch": "fastest"}, ("fastest", None)),
+    (GPU, {}, {"batch": "24"}, ("fixed", 24)),
+    (CPU, {}, {"recipe_batch": lambda model, params, precision: len(model) * params["epochs"]}, ("fixed", 15)),
+    (GPU, {"batch": "48"}, {"recipe_batch": lambda model, params, precision: 7}, ("fixed", 48)),
+    (CPU, {"batch": "fastest"}, {}, ("fastest", None)),
+    (CPU, {"batch": "max", "memory_limit_bytes": 5}, {}, ("max", None)),
+    (GPU, {"batch": "max", "memory_limit_bytes": 5}, {}, ("max", None)),
+    (GPU, {"batch": "60"}, {"train_samples": 60}, ("fixed", 60)),
+])  # fmt: skip
 def test_the_batch_and_how_it_was_chosen(tmp_path, device, options, changes, answer):
     suite = loaded(tmp_path, **changes)
     assert choose_batch(suite, Options(**options), device, "small", {"epochs": 3}, "fp32") == answer
@@ -302,17 +296,14 @@ def test_a_case_has_all_that_was_asked(tmp_path):
     assert cases == [first, replace(first, processes=6), second, replace(second, processes=6)]
 
 
-@pytest.mark.parametrize(
-    ("changes", "options", "refusal"),
-    [
-        ({}, {"processes": (2,)}, "the suite demo trains in one process"),
-        ({"processes": True}, {"processes": (2,)}, "sm_75 has no TF32"),
-        ({"processes": True, "refuse": lambda case: f"no {case.model}"}, {}, "sm_75 has no TF32"),
-        ({"large_linears": False}, {}, "sm_75 has no TF32"),
-        ({"torch": False}, {}, ""),
-        ({"torch": False, "refuse": lambda case: f"no {case.model}"}, {}, "no small"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "options", "refusal"), [
+    ({}, {"processes": (2,)}, "the suite demo trains in one process"),
+    ({"processes": True}, {"processes": (2,)}, "sm_75 has no TF32"),
+    ({"processes": True, "refuse": lambda case: f"no {case.model}"}, {}, "sm_75 has no TF32"),
+    ({"large_linears": False}, {}, "sm_75 has no TF32"),
+    ({"torch": False}, {}, ""),
+    ({"torch": False, "refuse": lambda case: f"no {case.model}"}, {}, "no small"),
+])  # fmt: skip
 def test_why_a_case_cannot_run(tmp_path, changes, options, refusal):
     asked = Options(batch="8", precision="tf32", models=("small",), **options)
     (case,) = plan([loaded(tmp_path, **changes)], asked, [TURING, GPU1][:1])
@@ -320,17 +311,14 @@ def test_why_a_case_cannot_run(tmp_path, changes, options, refusal):
 
 
 @pytest.mark.parametrize("torch", [True, False])
-@pytest.mark.parametrize(
-    ("name", "changes", "refusal"),
-    [
-        ("float8", {"large_linears": False}, NO_LARGE_LINEAR),
-        ("float8", {"large_linears": True}, ""),
-        ("int8-mixed", {}, ""),
-        ("bf16", {"large_linears": False}, ""),
-        ("mxfp8", {}, "gpubench has no proof of mxfp8 yet"),
-        ("nvfp4", {}, "gpubench has no proof of nvfp4 yet"),
-    ],
-)
+@pytest.mark.parametrize(("name", "changes", "refusal"), [
+    ("float8", {"large_linears": False}, NO_LARGE_LINEAR),
+    ("float8", {"large_linears": True}, ""),
+    ("int8-mixed", {}, ""),
+    ("bf16", {"large_linears": False}, ""),
+    ("mxfp8", {}, "gpubench has no proof of mxfp8 yet"),
+    ("nvfp4", {}, "gpubench has no proof of nvfp4 yet"),
+])  # fmt: skip
 def test_precisions_of_large_linear_layers(tmp_path, name, changes, refusal, torch):
     ada = replace(GPU, unsupported=without_low_precision("Card", (12, 0)))
     asked = Options(batch="8", precision=name, models=("small",))
@@ -342,8 +330,9 @@ def test_functions_and_settings_of_a_suite_that_are_wrong(tmp_path):
     def broken(*arguments):
         raise KeyError("no such thing")
 
-    for changes in ({"refuse": broken}, {"ranks": broken}):
-        for case in plan([loaded(tmp_path, **changes)], Options(), [GPU]):
+    for name in ("refuse", "ranks", "recipe_batch", "train_samples", "check"):
+        recipes = recipes_of(Options(), [loaded(tmp_path, **{name: broken})])
+        for case in cases_of([replace(recipe, folder=tmp_path) for recipe in recipes], Options(batch="8"), [GPU]):
             assert case.refusal_status == "failed"
             assert "KeyError" in case.refusal
     demo = loaded(tmp_path)

@@ -71,14 +71,12 @@ def test_output_is_the_users_to_its_last_line_and_the_answer_has_a_channel_of_an
     assert measured(outcome).status == "ok"
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL (out of memory"),
-        ("import os; os._exit(3)", "exit code 3"),
-    ],
-)
+@pytest.mark.parametrize(("body", "words"), [
+    ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
+    ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL (out of memory"),
+    ("import os; os.kill(os.getpid(), 40)", "the process was ended by signal 40"),  # a real-time signal
+    ("import os; os._exit(3)", "exit code 3"),
+])  # fmt: skip
 def test_a_death_without_an_answer_has_a_reason(tmp_path, body, words):
     outcome = run_child(task(tmp_path, body))
     assert outcome.end == "died"

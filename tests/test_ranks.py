@@ -2,9 +2,11 @@
 
 import contextlib
 import ipaddress
+import json
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +21,7 @@ from small_trials import MIXED
 from gpubench.rows.read import load
 from gpubench.training import process_group
 from gpubench.worker import ranks
+from gpubench.worker.failures import failed
 
 SUITES = Path(__file__).parent / "suites"
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("known_peaks")]
@@ -146,6 +149,16 @@ def test_gradients_are_views_of_what_is_sent(monkeypatch):
     trial = SimpleNamespace(case=SimpleNamespace(processes=2, device="cpu"))
     process_group.distributed(torch.nn.Linear(2, 2), trial, broadcast_buffers=False)
     assert made == {"device_ids": None, "gradient_as_bucket_view": True, "broadcast_buffers": False}
+
+
+def test_a_cause_ends_the_wait_for_the_processes_of_two_machines(monkeypatch):
+    """Those beside the cause were ended and never answer."""
+    store, case = torch.distributed.HashStore(), SimpleNamespace(processes=4, nodes=2)
+    store.set("answer/1", json.dumps({"at": 1.0, "measurement": asdict(failed("ValueError: no good"))}))
+    monkeypatch.setattr(ranks, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waits"))
+    answer = ranks._answer(store, case, SimpleNamespace(node=0, collective_seconds=300.0), [])
+    assert answer["measurement"]["reason"] == "rank 1: ValueError: no good"
 
 
 @pytest.mark.parametrize(

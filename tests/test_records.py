@@ -54,7 +54,7 @@ rows = st.builds(Row, **{f.name: values_of(f) for f in fields(Row) if f.name not
 @settings(max_examples=15)
 @given(st.lists(rows, min_size=1, max_size=3))
 def test_rows_come_back_as_they_went_in(tmp_path_factory, given_rows):
-    path = tmp_path_factory.mktemp("rows") / "a.csv"
+    path = tmp_path_factory.mktemp("rows") / "new" / "folder" / "a.csv"
     records.append(path, given_rows)
     loaded = load([path])
     assert loaded.problems == []

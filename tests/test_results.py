@@ -197,7 +197,8 @@ def test_a_batch_that_learnt_nothing_is_no_crash(tmp_path, accuracies):
     ]
     (one,) = [each for each in found(tmp_path, *own) if each.kind == "batch"]
     assert one.figure == f"{(accuracies[1] - accuracies[0]) * 100:+.1f} pt"
-    assert answer([tmp_path / "a.csv"], Question()).sections[0].charts[0].foot.endswith("; 2 of 2 runs throttled")
+    (chart,) = answer([tmp_path / "a.csv"], Question()).sections[0].charts
+    assert ("by images per step" in chart.subtitle, chart.foot.endswith("; 2 of 2 runs throttled")) == (True, True)
 
 
 def test_a_chart_says_why_there_is_no_verdict(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -109,19 +110,19 @@ def test_every_algorithms_sums_are_exact_in_two_groups_of_two(cli_process, tmp_p
     assert all(line["busbw"] == pytest.approx(line["algbw"] * 1.5, rel=1e-4) for line in lines)
 
 
-def test_a_wrong_sum_is_seen():
-    class Lost:
-        case = type("Case", (), {"processes": 2})
-        rank = 0
+def test_a_wrong_sum_is_seen_and_sums_of_many_processes_are_exact_in_bf16():
+    parts, payload = [], Payload("9 B", (9,))
 
-    def nothing(tensor):
-        """Leaves what this process has."""
+    def wrong(change, dtype, rank, processes):
+        trial = SimpleNamespace(rank=rank, case=SimpleNamespace(processes=processes))
+        return wrong_sums(Algorithm("made", 0, change), payload, dtype, torch.device("cpu"), trial)
 
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
-        broken = Algorithm("broken", 0, nothing)
-        payload = Payload("9 B", (9,))
-        assert wrong_sums(broken, payload, torch.float32, torch.device("cpu"), Lost) == 6  # a third has nothing to add
+        assert wrong(lambda tensor: None, torch.float32, 0, 2) == 6  # a third has nothing to add
+        for rank in range(500):
+            wrong(lambda tensor: parts.append(tensor.clone()), torch.bfloat16, rank, 500)
+        assert wrong(lambda tensor: tensor.copy_(sum(parts)), torch.bfloat16, 0, 500) == 0
     finally:
         torch.distributed.destroy_process_group()
 

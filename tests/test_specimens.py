@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from rows import rows
+from rows import row, rows
 
 from gpubench.analysis.compare import Question, compare
 from gpubench.rows import write as records
@@ -36,9 +36,13 @@ def test_three_a_side_show_their_own_spread(tmp_path):
     assert "3 specimens each" in c.notes
     assert (c.subject.trials, len(c.subject.values)) == (18, 3)
     assert c.subject.label == "RTX 2080 Ti"
-    records.append(tmp_path / "rows.csv", specimens(3, 50, 0.005, 1, suite="mine"))
+    mine = {"suite": "mine", "batch_policy": "max"}
+    first = mine | {"device_hash": "1000", "session": "1s0"}
+    more = [row(trial=6, batch_size=128, **first), row(trial=7, status="failed", seconds=None, measured="", **first)]
+    records.append(tmp_path / "rows.csv", [*specimens(3, 50, 0.005, 1, **mine), *more])
     groups = [group for workload in compare([tmp_path / "rows.csv"]).workloads for group in workload.groups]
-    assert {group.label for group in groups} == {"RTX 2080 Ti", "GTX 1080 Ti"}, "a number is for another stack"
+    expected = {("RTX 2080 Ti", ""), ("GTX 1080 Ti", ""), ("RTX 2080 Ti", "1 of 20 trials have no time")}
+    assert {(group.label, group.lost_note) for group in groups} == expected, "a number is for another stack"
 
 
 def test_precisions_on_the_same_specimens_are_paired(tmp_path):

@@ -151,13 +151,23 @@ def rounds_of(tmp_path, monkeypatch):
     return run_all
 
 
-@pytest.mark.parametrize(("batch", "status", "asked"), [("8", "goal_missed", range(6)), ("fastest", "unsupported", ())])
-def test_only_ok_trials_count_and_a_finished_run_stays_finished_with_until(rounds_of, batch, status, asked):
+@pytest.mark.parametrize(
+    ("batch", "status", "rows", "told"),
+    [
+        ("8", "goal_missed", 6, ["6 of 6", "already in", "0 to do"]),
+        ("fastest", "unsupported", 1, ["1 of 6", "already in"]),
+    ],
+)
+def test_only_ok_trials_count_and_a_finished_run_adds_no_row(rounds_of, tmp_path, batch, status, rows, told):
     result = Measurement(status, seconds=1.0, measured=True)
     wishes = {"until": 0.01, "precision": "fp32", "models": ("equal",), "batch": batch}
-    (first, _), (again, lines) = (rounds_of(lambda case: result, 4 * bool(asked), **wishes) for _ in range(2))
-    assert first.get(("equal", "fp32"), []) == list(asked)  # no case has a time, so there is no seventh
-    assert (again, lacking("\n".join(lines), "already in", "0 to do")) == ({}, [])
+    for trials, words in ((range(rows * (rows > 1)), []), ((), told)):  # no case has a time, so there is no seventh
+        asked, lines = rounds_of(lambda case: result, 4 * (rows > 1), **wishes)
+        assert ([index for case in asked.values() for index in case], lacking("\n".join(lines), *words)) == (
+            list(trials),
+            [],
+        )
+        assert len(pd.read_csv(tmp_path / "a.csv")) == rows
 
 
 def test_ratios_are_looked_at_after_a_round_whose_last_case_cannot_run(rounds_of):

@@ -212,6 +212,8 @@ def test_a_transformer_sees_nothing_of_what_follows_and_tied_weights_are_one_mat
     assert network.decoder.weight is network.embedding.weight
     with pytest.raises(UserError, match="needs nhid equal to emsize"):
         training.network(trial_of(text, tied="true", nhid="8"), 31)
+    with pytest.raises(UserError, match="emsize=13: not a multiple of nhead=2"):
+        training.network(trial_of(text, "transformer", emsize="13"), 31)
 
 
 def test_synthetic_text_has_wikitext_2s_sizes_and_zipfs_law():

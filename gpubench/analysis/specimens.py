@@ -80,7 +80,9 @@ def _combination(parts: Sequence[Group], unit: str, label: str) -> Group:
         row["batch_size"] = float("nan")
     seconds = tuple(float(median(values)) for values in medians.values())
     marks = sum((Counter(part.marks) for part in parts), Counter[str]())
-    lost = sum((Counter(part.lost) for part in parts), Counter[str]())
+    # Groups of one case with different batch sizes all have the failed trials of that case.
+    by_case = {part.case: Counter(part.lost) for part in parts}
+    lost = sum(by_case.values(), Counter[str]())
     return Group(row, seconds, label, marks, lost, tuple(parts))
 
 

@@ -74,7 +74,8 @@ def exits(command: Callable[..., int | None]) -> Callable[..., None]:
                 say("gpubench: the output is incomplete: no space left on the disk", err=True)
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise typer.Exit(4) from None
-            if not (limits := low_limits()) and not isinstance(error, PermissionError):
+            is_denied = isinstance(error, OSError) and error.filename and error.errno in (errno.EACCES, errno.EROFS)
+            if not (limits := low_limits()) and not is_denied:
                 raise
             why = [f"gpubench: {limits}"] if limits else []
             say(f"gpubench: {type(error).__name__}: {error}", *why, err=True)

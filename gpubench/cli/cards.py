@@ -1,4 +1,4 @@
-"""`gpubench cards`: ranks cards by published training speeds, compares two of them, and lists the sources."""
+"""`gpubench cards`: ranks cards by published training speeds, compares some of them, and lists the sources."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpubench.studies.section import Answer, Table
 
 EXAMPLES = examples(
-    "Rank every card that others measured: `gpubench cards`",
+    "Rank the best-known cards: `gpubench cards`",
     "Compare two cards: `gpubench cards RTX 4090 RTX 3090`",
     "Several cards, relative to the last one: `gpubench cards H100 SXM L40S RTX 4090`",
     'Per dollar: `gpubench cards --relative-to "RTX 3090" --price prices.toml`',
@@ -55,7 +55,7 @@ def cards(
     charts: Annotated[Path | None, chart_option(metavar="DIR", help="Folder for the chart.")] = None,
     theme: Theme = "light",
 ) -> None:
-    """Rank cards by published speeds, with intervals, or compare two of them. Measures nothing."""
+    """Rank cards by published speeds, with intervals, or compare some of them. Measures nothing."""
     from gpubench.studies.cards import REFERENCE, options, ranking, versus
     from gpubench.studies.cards.figures import CLASSES, data_sheets
 

@@ -32,6 +32,9 @@ EXAMPLES = examples(
 )
 NOTHING_COMPARABLE = 3
 """Exit code."""
+EXIT_CODES = (
+    "exit 1 if a case is over 5% slower, 0 if none is, 3 if unclear, 4 if a trial failed or a file has a problem"
+)
 
 
 def compare(
@@ -52,9 +55,7 @@ def compare(
         Path | None, chart_option(metavar="DIR", help="Folder for charts of the main results; with --all: every chart.")
     ] = None,
     theme: Theme = "light",
-    fail_on_slower: Annotated[
-        str | None, shown_option(metavar="SHARE", help="5%: exit 1 if a case is 5% slower, 0 if none is, 3 if unclear.")
-    ] = None,
+    fail_on_slower: Annotated[str | None, shown_option(metavar="SHARE", help=f"5%: {EXIT_CODES}.")] = None,
 ) -> int:
     """Compare cards, precisions, or anything else in which the rows differ."""
     from gpubench.analysis.compare import Question, compare_rows, load_rows

@@ -107,7 +107,7 @@ def parse_size(text: str) -> int:
     except (KeyError, ValueError):
         raise UserError(f"--memory-limit {text}: write it as 11GiB, 2GB or 500MiB") from None
     if not 1 <= size < float("inf"):
-        raise UserError(f"--memory-limit {text}: give a size above 0")
+        raise UserError(f"--memory-limit {text}: give a byte or more")
     return int(size)
 
 

@@ -211,7 +211,7 @@ def salted_hash(identity: str) -> str:
     salt_file = folder / "salt"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not host.text_of(salt_file):  # missing, or empty because the disk was full
+        if not salt_file.exists() or not salt_file.stat().st_size:  # empty: the disk was full
             salt_file.write_text(secrets.token_hex(16))
         salt = salt_file.read_text()
     except OSError:

@@ -50,7 +50,8 @@ def is_whole(names: Sequence[str], cells: Sequence[str]) -> bool:
     cell = dict(zip(names, cells, strict=True))
     orders = (names, [name for name in COLUMNS if name in cell], COLUMNS)
     return any(
-        digest_of([_spelled(name, cell.get(name, "")) for name in order if name not in (DIGEST, END)]) == cell[DIGEST]
+        digest_of([_spelled(name, cell.get(name, "")) for name in order if name not in (DIGEST, END)])
+        == cell.get(DIGEST)
         for order in orders
     )
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from gpubench.rows.column import breaks, in_words
-from gpubench.rows.digest import NAMED_LINES, edited, in_our_columns, named
+from gpubench.rows.digest import NAMED_LINES, edited, in_our_columns, is_whole, named
 from gpubench.rows.files import REQUIRED, File, split
 from gpubench.rows.row import ABOUT, END, INTEGERS, NUMBERS, SCHEMA
 
@@ -24,8 +24,9 @@ def good_rows(file: File, problems: list[str]) -> dict[int, list[str]]:
     """
     path, names, lines = file.path, file.names, [_text(line) for line in file.lines]
     last = len(lines) + 1
-    # A last line without a newline is torn, unless it is complete: editors drop the last newline.
-    torn = bool(lines[-1].strip()) and _cells(lines[-1], names)[-1:] != ["end"]
+    # A last line without a newline is torn, unless it is complete: editors drop the last newline, and may move `end`.
+    cells = _cells(lines[-1], names)
+    torn = bool(lines[-1].strip()) and cells[-1:] != ["end"] and not (cells and is_whole(names, cells))
     rows, wrong, newer = dict[int, list[str]](), dict[int, str](), list[str]()
     for number, line in enumerate(lines, start=2):
         if not line.strip() or line == file.header:  # files joined with `cat` repeat the header

@@ -26,7 +26,7 @@ class Row:
         "case", "SHA-256 of the code that was timed: the suite and what runs it, without comments", role=Role.CODE
     )
     model: str = column("case", "model inside the suite", role=Role.CASE)
-    rung: int | None = number("case", "", "number of the step in the suite's ladder, from 1")
+    rung: int | None = number("case", "", "number of the rung in the suite's ladder, from 1")
     studies: str = column(
         "record",
         "studies of `compare` that use the row: ladder, ablation, batch, stages, scaling, placing, published (the runs"

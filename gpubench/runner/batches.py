@@ -26,10 +26,8 @@ CPU_MARGIN = 0.08
 SPILLED = 0.7
 """A batch is assumed to use memory outside the card if its rate is below this share of the best rate of smaller
 batches. Both are rates of steps on one resident batch, without a loader. Chosen, not measured."""
-BACK_OFF = 0.95
-"""If the confirming trial does not fit, the next batch is about this share of the last one."""
-BACK_OFFS = 5
-"""Largest number of smaller batches that are tried."""
+BACK_OFFS = (0.95, 0.9, 0.8, 0.65, 0.5)
+"""Whenever a confirming trial does not fit, the next batch is about this share of the last one."""
 CAP_SHARE = 20
 """Fewest steps in an epoch: a batch is at most a twentieth of the dataset."""
 MOST_ELEMENTS = 2**31 - 1
@@ -79,14 +77,17 @@ class CaseBatches:
     def ready(self, trial: Trial) -> Trial | None:
         """Return the trial with its batch, after a search if needed, or with the reason why its case cannot run.
 
-        None for a `max-fp32` case that is not needed or has no batch, and for a case that this run refused before.
+        None for a `max-fp32` case that is not needed or has no batch, for a case that this run refused before, and for
+        one that its search finds unsupported again.
         """
         current = self.so_far(trial.case)
         if current is None or (current.refusal and not trial.case.refusal):
             return None
         if current.batch_policy == "max-fp32":
             return replace(trial, case=current) if current.batch_size or current.refusal else None
-        return replace(trial, case=self._with_batch(current))
+        case = self._with_batch(current)
+        is_found = case.refusal and not trial.case.refusal and case.refusal_status == "unsupported"
+        return None if is_found and "unsupported" in self._earlier.statuses_of(case) else replace(trial, case=case)
 
     def _with_batch(self, case: Case) -> Case:
         """Return the case with its batch, after a search if needed, or with the reason why it cannot run."""
@@ -271,14 +272,13 @@ def confirm(trial: Trial, measure: Measure, say: Say) -> tuple[Trial, Measuremen
     """
     searched = trial.case
     mode: Mode = "quick" if searched.mode == "full" else searched.mode
-    for _ in range(1 + BACK_OFFS):
+    for share in (*BACK_OFFS, 0.0):
         batch = trial.batch_size
         measurement = measure(replace(trial, case=replace(trial.case, mode=mode)))
         if fits(measurement) or measurement.status == "goal_missed" or measurement.diverged:
             return trial, None if searched.mode == "full" else measurement
         say(f"  batch {batch} not confirmed: {why_not_fitting(measurement)}")
-        smaller = int(batch * BACK_OFF) // 8 * 8
-        smaller = smaller if smaller >= 8 else batch // 2
+        smaller = int(batch * share) // 8 * 8 or (batch // 2 if share else 0)
         # A smaller batch helps only with memory; BatchNorm cannot train on one sample.
         if not (measurement.status in {"ok", "out_of_memory"} or measurement.fault == "crashed") or smaller < 2:
             break

@@ -11,7 +11,7 @@ from gpubench.hardware.environment import Device
 from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite
 from gpubench.suite.precisions import LINEAR_ONLY, NO_LARGE_LINEAR, PRECISIONS, UNPROVED
-from gpubench.suite.suite import ParamValue, Suite
+from gpubench.suite.suite import ParamValue
 from gpubench.suite.trial import Case
 
 CPU_BATCH = 16
@@ -93,8 +93,6 @@ def cases_of(
         precisions = choose_precisions(suite.precisions.get(model, options.precision), device)
         cases_of_model = []
         for processes, precision in product(options.processes, precisions):
-            policy, size = choose_batch(loaded, options, device, model, params, precision)
-            limit = options.memory_limit_bytes or (default_limit(device) if policy in {"max", "fastest"} else None)
             case = Case(
                 suite=loaded.name,
                 suite_version=suite.version,
@@ -106,17 +104,17 @@ def cases_of(
                 precision=precision,
                 device=device.device,
                 params=params,
-                batch_policy=policy,
-                batch_size=size,
+                batch_policy="fixed",
+                batch_size=None,
                 mode=options.mode,
                 data=recipe.data,
                 weights=recipe.weights,
                 processes=processes * options.nodes,
                 nodes=options.nodes,
-                memory_limit_bytes=limit,
+                memory_limit_bytes=options.memory_limit_bytes,
                 refusal=_refusal(loaded, device, precision, processes * options.nodes),
             )
-            cases_of_model.append(_with_suite_checks(suite, case))
+            cases_of_model.append(_with_suite_checks(case, recipe, options, device))
         cases += cases_of_model
         if "fp32" in precisions and options.mode != "quick":  # a quick run gives no verdict
             cases += [
@@ -187,12 +185,19 @@ def choose_threads(options: Options, params: Mapping[str, ParamValue], cpu_count
     return {**params, "threads": max(1, cpu_count // most)}
 
 
-def _with_suite_checks(suite: Suite, case: Case) -> Case:
-    """Return the case with the number of processes from `suite.ranks`; refused if `suite` cannot run it or raises."""
+def _with_suite_checks(case: Case, recipe: ModelRecipe, options: Options, device: Device) -> Case:
+    """Return the case with its batch and processes; refused if the suite cannot run it or raises. Raises UserError."""
+    suite = recipe.suite.suite
     try:
+        policy, size = choose_batch(recipe.suite, options, device, case.model, case.params, case.precision)
+        limit = case.memory_limit_bytes or (default_limit(device) if policy in {"max", "fastest"} else None)
+        case = replace(case, batch_policy=policy, batch_size=size, memory_limit_bytes=limit)
+        if suite.check and recipe.folder:
+            suite.check(case.params, recipe.folder, recipe.data)
         case = replace(case, processes=suite.ranks(case.params)) if suite.ranks else case
-        refusal = case.refusal or suite.missing or (suite.refuse(case) if suite.refuse else "")
-        return replace(case, refusal=refusal)
+        return replace(case, refusal=case.refusal or suite.missing or (suite.refuse(case) if suite.refuse else ""))
+    except UserError:
+        raise
     except Exception as error:
         return case if case.refusal else failed_by(error, case)
 

@@ -16,7 +16,7 @@ def with_data(recipes: Sequence[ModelRecipe], options: Options, device_kind: str
     """Return the recipes with their data and weights; prints and downloads what is missing.
 
     Quick and dry runs download nothing. In a quick run the recipes also get parameters that suit data and device; these
-    are printed with their reasons. Raises UserError if a trial would fail on its data, or if `suited` of a suite fails.
+    are printed with their reasons. Raises UserError if `suited` or `weights` of a suite fails.
     """
     data_of_suites: dict[str, tuple[str, Path | None]] = {}
     complete, notes = [], set[str]()
@@ -26,20 +26,16 @@ def with_data(recipes: Sequence[ModelRecipe], options: Options, device_kind: str
             data_of_suites[suite_name] = _data_of(suite, options, say)
         data, folder = data_of_suites[suite_name]
         params = dict(recipe.params)
-        if suite.suited and options.mode == "quick":
-            try:
+        try:
+            if suite.suited and options.mode == "quick":
                 texts = suite.suited(params, device_kind, data)
                 texts = {name: text for name, text in texts.items() if name not in options.settings}
                 params |= {name: suite.params[name].parse(name, text) for name, (text, _) in texts.items()}
-            except Exception as error:
-                why = f"{type(error).__name__}: {error}"
-                raise UserError(f"suite {suite_name}: its function `suited` failed ({why})") from error
-            notes |= {f"{name}={text}: {why}" for name, (text, why) in texts.items()}
-        if suite.check and folder:
-            suite.check(params, folder, data)
-        weights = suite.weights(recipe.model, params) if suite.weights else ""
-        if weights:
-            weights = _weights_of(weights, recipe.model, options, say)
+                notes |= {f"{name}={text}: {why}" for name, (text, why) in texts.items()}
+            weights = suite.weights(recipe.model, params) if suite.weights else ""
+        except Exception as error:
+            raise UserError(f"suite {suite_name}: suited or weights raised {type(error).__name__}: {error}") from error
+        weights = weights and _weights_of(weights, recipe.model, options, say)
         complete.append(replace(recipe, params=params, data=data, folder=folder, weights=weights))
     for note in sorted(notes):
         say(note)

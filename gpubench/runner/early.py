@@ -4,11 +4,8 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from gpubench.rows.params import params_text
-from gpubench.suite.trial import Case
+from gpubench.suite.trial import COMPARES_MODELS, Case
 from gpubench.welch import is_decided_early
-
-COMPARES_MODELS = frozenset({"ladder", "ablation", "batch", "scaling"})
-"""Studies that compare cases of one precision: all of these cases need equally many trials."""
 
 
 def models_that_may_stop(cases: Sequence[Case]) -> list[list[Case]]:

@@ -89,7 +89,7 @@ class Outcome:
         code, printed = self.exit_code or 0, f"; it printed: {self.tail}" if self.tail else ""
         if code >= 0:
             return f"the process ended with exit code {code} and no answer{printed}"
-        name = signal.Signals(-code).name
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
         hint = " (out of memory, or killed by a user)" if name == "SIGKILL" else ""
         return f"the process was ended by {name}{hint}{printed}"
 

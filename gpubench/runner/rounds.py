@@ -61,8 +61,6 @@ class Rounds:
         # With --until a started round is finished: all cases get equally many trials.
         self._number = max(self._options.rounds, earlier.rounds if self._options.until else 0)
         planned = schedule(self._cases, self._number, self._options.seed)
-        unsupported = [case for case in self._cases if "unsupported" in earlier.statuses_of(case)]
-        planned = [trial for trial in planned if trial.case not in unsupported or earlier.has(trial)]
         self._left = [trial for trial in planned if not earlier.has(trial)]
         self._done_before = _count_runnable(planned) - _count_runnable(self._left)
         self._seconds = {case.label: earlier.seconds_of(case) for case in self._cases_so_far()}
@@ -129,9 +127,11 @@ class Rounds:
     def unfinished(self) -> list[Trial]:
         """Return the unfinished trials of cases that can run, with the batches that were found, for a later run.
 
-        Leaves out trials that a resumed run may drop at the next of LOOKS: their rows would stay unfinished.
+        Leaves out trials that a resumed run may drop, at the next of LOOKS or as unsupported: their rows would stay.
         """
         trials = [trial for trial in self._with_batches(self._waiting) if not trial.case.refusal]
+        untried = [trial.case for trial in trials if trial.index == 0]
+        trials = [trial for trial in trials if trial.index == 0 or trial.case not in untried]
         look = next((look for look in LOOKS if trials and look > trials[0].index), None)
         if not self._options.stops_early or look is None:
             return trials

@@ -112,6 +112,8 @@ def shortened(chart: Bars, most: float) -> Bars:
     plain = [group for group in chart.groups if not group.strong]
     left = most - sum(1 + gap for group in chart.groups if group.strong)
     sizes = [listed + len(group.bars) + gap for group in plain]
+    if not plain:
+        return chart
     if len(plain) == 1 or sizes[0] + sizes[-1] > left:
         kept = [replace(plain[0], bars=plain[0].bars[: max(int(left) - listed, 1)])]
     else:

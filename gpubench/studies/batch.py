@@ -90,7 +90,7 @@ def _of_curves(workload: Workload, curves: list[tuple[Group, RateByBatch]]) -> S
     chart = Bars(
         words.slug(title),
         results[0].said if len(results) == 1 else f"{suite}: rate by batch",
-        f"Training samples per second by batch; higher is better; {title}",
+        f"Training {words.sample_of(suite)} per second by batch; higher is better; {title}",
         tuple(bar_groups),
         "samples/s",
         foot=words.chart_foot(groups),
@@ -199,7 +199,7 @@ def _accuracy_section(suite: str, rows: pd.DataFrame) -> Section:
     chart = Bars(
         words.slug(f"{suite} accuracy by batch"),
         title,
-        f"Accuracy on {where} by samples per step; higher is better",
+        f"Accuracy on {where} by {words.sample_of(suite)} per step; higher is better",
         tuple(
             BarGroup(name, tuple(Bar(f"batch {_named(size)}", size.accuracy) for size in sizes))
             for name, sizes in recipes.items()

@@ -12,7 +12,7 @@ from gpubench.rows.params import params_of
 from gpubench.studies import listed_peaks
 from gpubench.suite.precisions import LINEAR_ONLY
 
-Bottleneck = Literal["compute", "memory", "input", "launch", "communication", "throttled", "unknown"]
+Bottleneck = Literal["compute", "memory", "input", "launch", "communication", "throttling", "unknown"]
 
 WAITING = 0.25
 """A wait for data or other processes is the bottleneck from this share of the step on.
@@ -29,7 +29,7 @@ OVER = 1.05
 """Above this share of a measured peak, the peak is too low, for example measured on a busy device: measure it again."""
 IMPOSSIBLE = 1.5
 """Above this share of a listed or measured peak, a figure is wrong: then the MFU or the bottleneck is unknown."""
-AGAIN = " (over 100%: the measured peak is too low; run `gpubench peak` again)"
+AGAIN = " (the measured peak is too low; run `gpubench peak` again)"
 ODD_SHAPES = 0.5
 """If at least this share of FLOPs is in products with sizes not divisible by 8, that explains slow mixed precision."""
 MOST_PRODUCTS = 0.75
@@ -51,7 +51,7 @@ class Bound:
     limit_seconds: float | None = None
     """Time of the whole run at 100% of the peak."""
     share: float | None = None
-    """The largest share of a step that one limit of the device explains."""
+    """The largest share of a step that one limit of the device explains, at most 1."""
 
 
 def limit_seconds(flops_per_sample: float, samples: float, flops_per_second: float) -> float:
@@ -78,7 +78,7 @@ def bound_of(row: Mapping[str, Any], *, throttled: bool = False) -> Bound:
     bottleneck, evidence = _bottleneck(row, throttled)
     if mfu is not None and which == "measured" and mfu > OVER and AGAIN not in evidence:
         evidence += AGAIN
-    share = max((share.value for share in busy_shares(row).values()), default=None)
+    share = max((min(share.value, 1.0) for share in busy_shares(row).values()), default=None)
     return Bound(bottleneck, evidence, mfu, which, limit, share)
 
 
@@ -107,7 +107,7 @@ def _bottleneck(row: Mapping[str, Any], throttled: bool) -> tuple[Bottleneck, st
     if compute and compute.of == "measured" and compute.value > OVER:
         described += AGAIN
     if throttled:
-        return "throttled", "heat or hardware lowered the clock" + (f"; {described}" if described else "")
+        return "throttling", "heat or hardware lowered the clock" + (f"; {described}" if described else "")
     # On a CPU nothing is queued, so the loop's wait for the loader is the whole stall, measured in the same laps as the
     # step. `data_stall` uses laps that come later, when a shared machine may be faster or slower.
     stall_column = "loader_wait" if row.get("device") == "cpu" else "data_stall"
@@ -155,8 +155,8 @@ class Share:
 
     @property
     def text(self) -> str:
-        """Return the share as text."""
-        value = f"at most {min(self.value, 1.0):.0%}" if self.at_most else f"{self.value:.0%}"
+        """Return the share as text, at most 100%."""
+        value = f"{'at most ' * self.at_most}{min(self.value, 1.0):.0%}"
         return f"{value} of the listed peak" if self.of == "listed" else value
 
 
@@ -220,7 +220,7 @@ def why_not_faster(mixed: Mapping[str, Any], wide: Mapping[str, Any], bound: Bou
         share = _number(mixed, "odd_flops_share")
         reasons.append(f"{share:.0%} of the FLOPs are in products with sizes that are not multiples of 8")
     if bound.bottleneck not in {"compute", "unknown"}:
-        suffix = "" if bound.bottleneck == "throttled" else "-bound"
+        suffix = "" if bound.bottleneck == "throttling" else "-bound"
         reasons.append(f"{bound.bottleneck}{suffix} ({bound.evidence})")
     return "; ".join(reasons)
 

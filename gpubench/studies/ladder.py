@@ -99,7 +99,8 @@ def sections(compared: Compared) -> Iterator[Section]:
             if len(rungs) > 1:
                 results.append(_result(ladder, rungs))
             elif len(ladder.rungs) > 1:
-                charts.append(_chart(ladder, ladder.rungs[0], ladder.rungs[-1]))
+                title = f"{len(rungs)} of {len(ladder.rungs)} steps reached the goal: {ladder.name}"
+                charts.append(replace(_chart(ladder, ladder.rungs[0], ladder.rungs[-1]), title=title))
         evidence = evidence_table([group for group in groups if group.suite == suite], compared.metric)
         title = f"{suite}: speedup of each step of its ladder"
         cases = frozenset[int]().union(*(ladder.cases for ladder in ladders))

@@ -301,7 +301,8 @@ def _charts(result: Result, groups: Sequence[Group]) -> tuple[Bars, ...]:
         bar_groups.append(BarGroup("mean", (), f"{words.gain(result.value)}x", strong=True, worse=result.value < 1))
         dots.append(BarGroup("mean", (Bar(result.subject, result.value, result.interval),), strong=True))
     recipe = f"{recipe_of(result, groups)}{f', {words.PROJECTED}' * result.projected}"
-    times = f"Training {result.unit}; higher is better" if result.unit else f"Seconds for {recipe}; lower is better"
+    rate = result.unit.replace("samples", words.sample_of(result.suite))
+    times = f"Training {rate}; higher is better" if rate else f"Seconds for {recipe}; lower is better"
     speedups = f"Speedup over {result.baseline}, {recipe}; above 1 is faster"
     foot = "; ".join(filter(None, [words.why_undecided(result), words.chart_foot(groups)]))
     bars = partial(Bars, title=result.said, foot=foot, cases=result.cases)
@@ -352,7 +353,8 @@ def _chart_of_cases(workload: Workload, metric: Metric) -> Iterator[Bars]:
     for bars in by_model.values():
         bars.sort(key=lambda bar: math.inf if bar.value is None else sign * bar.value)
     projected = any(group.measured == "projected" for group in workload.groups)
-    what = f"Seconds of a full run{f', {words.PROJECTED}' * projected}" if metric.name == "seconds" else metric.title
+    title = metric.title.replace("samples", words.sample_of(workload.groups[0].suite))
+    what = f"Seconds of a full run{f', {words.PROJECTED}' * projected}" if metric.name == "seconds" else title
     yield Bars(
         words.slug(f"{about} {metric.name}"),
         f"{workload.groups[0].suite}: all cases",

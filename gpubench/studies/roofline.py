@@ -28,7 +28,7 @@ def sections(compared: Compared) -> Iterator[Section]:
 
 
 def bound_of_group(group: Group) -> Bound:
-    """Return the bottleneck of a case: `throttled` if at least half of its trials are marked so."""
+    """Return the bottleneck of a case: `throttling` if at least half of its trials are marked so."""
     throttled = group.marks.get("throttled", 0)
     return bound_of(group.row, throttled=throttled > 0 and 2 * throttled >= group.trials)
 
@@ -56,7 +56,7 @@ def _results(known: Sequence[tuple[Group, Bound]]) -> Iterator[Result]:
     for (label, precision), cases in pools.items():
         shares = [bound.mfu for _, bound in cases if bound.mfu is not None]
         bounds = Counter(bound.bottleneck for _, bound in cases)
-        clear = {n.replace("throttled", "throttling"): count for n, count in bounds.items() if n != "unknown"}
+        clear = {name: count for name, count in bounds.items() if name != "unknown"}
         of = f" of {len(cases)}" if len(bounds) > 1 else ""
         counts = [f"{name} ({count}{of} cases)" if of else name for name, count in clear.items()]
         by = words.listed(counts or ["unknown"])

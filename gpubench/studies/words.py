@@ -103,8 +103,9 @@ def without_test(trials: tuple[int, int]) -> str:
 
 
 def basis(result: Result) -> str:
-    """Return suite, models, settings, runs, interval and caveats of a result, in words."""
-    words = [result.suite, result.models_beside(result.said), *result.settings[:2]]
+    """Return suite, models, settings (not `synthetic` beside `synthetic data`), runs, interval and caveats as text."""
+    settings = [text for text in result.settings if not any(d.startswith(f"{text} ") for d in result.differences)]
+    words = [result.suite, result.models_beside(result.said), *settings[:2]]
     words.append(runs(result.trials) + ": rough" * (result.verdict == "one run"))
     if result.interval:
         words.append(f"95%: {gain(result.interval[0])} to {gain(result.interval[1])}")

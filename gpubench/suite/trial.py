@@ -13,6 +13,8 @@ from gpubench.suite.suite import ParamValue
 MOST_INTEGER = 2**63
 """Largest whole number in a measurement."""
 Mode = Literal["sampled", "full", "quick", "probe"]
+COMPARES_MODELS = frozenset({"ladder", "ablation", "batch", "scaling"})
+"""Studies that compare cases of one precision: all of these cases need equally many trials."""
 RATE_STUDY = "placing"
 """The study of suites whose rates others publish. Nobody needs the time of a whole run of such a suite."""
 Status = Literal["ok", "unsupported", "out_of_memory", "timed_out", "failed", "goal_missed", "interrupted"]

@@ -21,7 +21,7 @@ from gpubench.hardware.host import numa_nodes
 from gpubench.hardware.interconnect import NCCL_LOG, interface_of, nccl_facts
 from gpubench.suite.trial import TRAINED, Case, measurement_from_json, trial_from_json
 from gpubench.training.process_group import Place, connect, loopback_store
-from gpubench.worker.failures import Failure, cause, failed, fault_of, together
+from gpubench.worker.failures import CONSEQUENCES, Failure, cause, failed, fault_of, together
 from gpubench.worker.run_trial import Message, run_rank
 
 REPORT_SECONDS = 5.0
@@ -116,6 +116,9 @@ def _answer(store: dist.Store, case: Case, place: Place, failures: list[Failure]
         # Processes of other machines may end a little later than those of this one.
         deadline = time.monotonic() + place.collective_seconds
         while time.monotonic() < deadline and not store.check(list(names)) and not _read(store, others):
+            early = [measurement_from_json(answer["measurement"]) for answer in _read(store, names).values()]
+            if any(result.status not in TRAINED and result.fault not in CONSEQUENCES for result in early):
+                break  # the processes beside it were ended and may never answer
             time.sleep(LOOK_SECONDS)
     answers = _read(store, names)
     results = [measurement_from_json(answer["measurement"]) for answer in answers.values()]
@@ -145,7 +148,7 @@ def _read(store: dist.Store, keys: Mapping[str, str]) -> dict[str, Message]:
 
 
 def _signal(number: int) -> str:
-    name = signal.Signals(number).name
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
     if name == "SIGABRT":
         return f"aborted by {name}"  # what NCCL does to a process that waited in vain
     hint = " (out of memory, or killed by a user)" if name == "SIGKILL" else ""

@@ -94,8 +94,8 @@ def _import(path: Path) -> str:
 def _not_to_fork() -> str:
     """Return why a fork would not be like a new process, or an empty text."""
     opened = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
-    torch = sys.modules.get("torch")
-    if any(file.startswith(DEVICE_FILES) for file in opened) or (torch and torch.cuda.is_initialized()):
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if any(file.startswith(DEVICE_FILES) for file in opened) or (cuda and cuda.is_initialized()):
         return "it has opened a device"
     fork = os.fork()  # libraries such as OpenBLAS end their threads before a fork, and restart them when needed
     if fork == 0:

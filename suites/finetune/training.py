@@ -167,11 +167,14 @@ def add_adapters(llama: LlamaForCausalLM, rank: int, device: torch.device) -> No
 
 
 def texts_of(trial: Trial) -> list[torch.Tensor]:
-    """Return the training and the validation text as tokens (N,); raises UserError if one is too short."""
+    """Return the training and the validation text as tokens (N,). UserError if one is too short or not UTF-8."""
     if trial.synthetic or trial.case.weights in {"", "random"}:
         return load_text(trial, SIZES[trial.case.model].vocabulary)
     tokenizer = Tokenizer.from_file(str(weights_folder(trial) / "tokenizer.json"))
-    texts = [bytes(text.numpy()).decode() for text in load_text(trial)]
+    try:
+        texts = [bytes(text.numpy()).decode() for text in load_text(trial)]
+    except UnicodeDecodeError as error:
+        raise UserError(f"{trial.data_dir}: not UTF-8 ({error}); convert it: iconv -f ENCODING -t UTF-8") from error
     tokens = [torch.tensor(tokenizer.encode(text, add_special_tokens=False).ids) for text in texts]
     if (fewest := min(map(len, tokens))) <= trial.params.context:
         raise UserError(f"the shorter of the two texts has {fewest} tokens; give a smaller --set context")

@@ -79,7 +79,7 @@ def schedule_in(params: Mapping[str, ParamValue]) -> Schedule:
 SUITE = Suite(
     train=imported(f"{__name__}.training", "train"),
     blueprint=imported(f"{__name__}.training", "blueprint"),
-    version=8,
+    version=9,
     models=("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "alexnet-bn", "small"),
     default_models=("resnet50",),
     params={

@@ -102,9 +102,10 @@ class Checkpoint:
     def remove(self) -> None:
         """Remove the files: the run is complete."""
         if self.kept and self.leads:
-            with suppress(OSError):
-                for file in (self.file, self.beat, self.part):
+            for file in (self.file, self.beat, self.part):
+                with suppress(OSError):
                     file.unlink(missing_ok=True)
+            with suppress(OSError):
                 self.folder.rmdir()  # fails if other runs have files in it
 
 

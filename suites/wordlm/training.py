@@ -159,6 +159,8 @@ def width_of(kind: str, params: SimpleNamespace) -> int:
 def network(trial: Trial, vocabulary: int) -> WordModel:
     """Return the trial's model; raises UserError if its sizes do not match."""
     params, kind = trial.params, trial.case.model
+    if kind == "transformer" and params.emsize % params.nhead:
+        raise UserError(f"--set emsize={params.emsize}: not a multiple of nhead={params.nhead}")
     if params.tied and width_of(kind, params) != params.emsize:
         raise UserError("--set tied=true: needs nhid equal to emsize, because embedding and decoder are one matrix")
     return WordModel(kind, params, vocabulary)

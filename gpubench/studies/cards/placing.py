@@ -20,8 +20,6 @@ MODEL, PIXELS = "resnet50", "224"
 ANCHOR = ("huggingface/pytorch-image-models", "resnet50-train-224", "pytorch 1.12 timm nhwc")
 """Source, workload and framework of the anchor: channels last, half precision, torch 1.12."""
 KIND, FAMILY = "half", "convolution"
-CONTIGUOUS = ("AMD Radeon", "AMD Instinct MI50", "AMD Instinct MI100", "GeForce GTX", "TITAN X", "Tesla P", "Quadro P")
-"""Beginnings of the names, without NVIDIA, of cards that are faster with channels first (training/memory_layout.py)."""
 SLOW_MODES = ("sampled", "full")
 LEAST_BATCH = 64
 """Smallest batch that is ranked. Published figures use batches that fill the memory; a smaller batch is slower."""
@@ -105,13 +103,13 @@ def _conditions(rows: pd.DataFrame, modes: Collection[str]) -> "dict[str, pd.Ser
     """Return for each condition of ranking, in words, which rows fulfil it."""
     kinds = rows["precision"].map(lambda name: CLASS_OF.get(f"amp-{name}", CLASS_OF.get(name)))
     pixels = rows["params"].map(lambda text: params_of(text).get("image_size"))
-    is_contiguous = rows["card"].map(lambda card: str(card).removeprefix("NVIDIA ").startswith(CONTIGUOUS))
+    layouts = rows["params"].map(lambda text: params_of(text).get("memory_format"))
     workload = f"a trial of {MODEL} on {PIXELS} pixels in mixed precision"
     return {
         workload: (rows["model"] == MODEL) & (kinds == KIND) & (pixels == PIXELS),
         f"a {' or '.join(modes)} run": rows["mode"].isin(modes),
         "one card": rows["processes"] == 1,
-        "memory_format=auto": rows["memory_format"] == is_contiguous.map({True: "contiguous", False: "channels_last"}),
+        "memory_format=auto or channels_last": (layouts == "auto") | (rows["memory_format"] == "channels_last"),
         f"a batch of {LEAST_BATCH} or more, because published figures fill the memory": (
             rows["batch_size"] >= LEAST_BATCH
         ),

@@ -119,9 +119,10 @@ def first_dimension(batch: Any) -> int:
     element = batch
     while not (shape := getattr(element, "shape", None)):
         inner: Any = None
-        if isinstance(element, Mapping | tuple | list) and element:
-            inner = next(iter(element.values())) if isinstance(element, Mapping) else element[0]
-        if isinstance(inner, str) or not hasattr(inner, "__len__") or getattr(inner, "shape", None) == ():
-            return len(element) if hasattr(element, "__len__") else 1
+        if isinstance(element, Mapping | tuple | list):
+            parts = element.values() if isinstance(element, Mapping) else element
+            inner = next((part for part in parts if hasattr(part, "__len__") and getattr(part, "shape", 0) != ()), None)
+        if inner is None or isinstance(inner, str):
+            return 1 if (length := length_of(element)) is None else length
         element = inner
     return int(shape[0])
