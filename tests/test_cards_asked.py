@@ -148,6 +148,7 @@ def test_one_card_begins_with_its_rank_or_is_estimated_and_labelled(cli):
     text = cli("cards", "RTX", "5080", "4090").stdout
     assert lacking(text, "RTX 5080: no figure", "data sheets", "No source has both") == []
     assert lacking(cli("cards", "L4", "--precision", "half").stdout, "no figure of this card in half precision:") == []
+    assert "no figure of this card in half precision, FP32" in " ".join(cli("cards", "RTX 5080").stdout.split())
     assert re.search(r" RTX 5080 .* -  ", cli("cards", "--all").stdout)
     _, text, _ = answer("RTX 3060", "B200")
     assert "RTX 3060: no figure in half precision" in text

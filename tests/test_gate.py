@@ -36,37 +36,31 @@ def code_of(tmp_path, *groups, limit=0.05):
     return gate(compare([path], Question(by="precision", baseline="fp32")), limit)
 
 
-@pytest.mark.parametrize(
-    ("groups", "code", "words"),
-    [
-        ([BASE, bf16(times(1.1))], 1, "bf16, 10.0% more time (+9"),
-        ([BASE, bf16(times(1.0))], 0, "all 1 intervals end below"),
-        ([BASE, bf16(times(0.5))], 0, "all 1 intervals end below"),
-        ([BASE, bf16(times(1.05))], 3, "undecided"),
-        ([BASE, bf16(times(1.0, spread=80))], 3, "undecided"),
-        ([BASE, bf16(times(2.0)[:1])], 3, "undecided"),
-        ([BASE, bf16(times(1.0)[:3])], 3, "undecided"),
-        ([rows(EVEN[:3]), bf16(times(1.3)[:3])], 1, "bf16, 30.0% more time"),
-        ([rows(EVEN[:3]), bf16(times(0.7)[:3])], 0, "all 1 intervals end below"),
-        ([BASE, bf16(times(1.0), torch="2.1.0")], 3, "undecided"),
-        ([BASE], 3, "nothing is compared with fp32"),
-        ([BASE, bf16(times(1.0)), rows(EVEN, model="resnet34")], 3, "resnet34 fp32: fp32 has no counterpart"),
-        ([BASE, bf16(times(1.0)), [FAILED]], 4, "1 trial(s) failed"),
-        ([BASE, bf16(times(1.1)), [FAILED]], 1, "1 trial(s) failed"),
-    ],
-)
+@pytest.mark.parametrize(("groups", "code", "words"), [
+    ([BASE, bf16(times(1.1))], 1, "bf16, 10.0% more time (+9"),
+    ([BASE, bf16(times(1.0))], 0, "all 1 intervals end below"),
+    ([BASE, bf16(times(0.5))], 0, "all 1 intervals end below"),
+    ([BASE, bf16(times(1.05))], 3, "undecided"),
+    ([BASE, bf16(times(1.0, spread=80))], 3, "undecided"),
+    ([BASE, bf16(times(2.0)[:1])], 3, "undecided"),
+    ([BASE, bf16(times(1.0)[:3])], 3, "undecided"),
+    ([rows(EVEN[:3]), bf16(times(1.3)[:3])], 1, "bf16, 30.0% more time"),
+    ([rows(EVEN[:3]), bf16(times(0.7)[:3])], 0, "all 1 intervals end below"),
+    ([BASE, bf16(times(1.0), torch="2.1.0")], 3, "undecided"),
+    ([BASE], 3, "nothing is compared with fp32"),
+    ([BASE, bf16(times(1.0)), rows(EVEN, model="resnet34")], 3, "resnet34 fp32: fp32 has no counterpart"),
+    ([BASE, bf16(times(1.0)), [FAILED]], 4, "1 trial(s) failed"),
+    ([BASE, bf16(times(1.1)), [FAILED]], 1, "1 trial(s) failed"),
+])  # fmt: skip
 def test_the_exit_code_and_why(tmp_path, groups, code, words):
     found, lines = code_of(tmp_path, *groups)
     assert (found, words in "\n".join(lines)) == (code, True), lines
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--baseline", "fp32", "--fail-on-slower", "5"), "write it as a percentage"),
-        (("--fail-on-slower", "5%"), "needs --baseline"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), [
+    (("--baseline", "fp32", "--fail-on-slower", "5"), "write it as a percentage"),
+    (("--fail-on-slower", "5%"), "needs --baseline"),
+])  # fmt: skip
 def test_a_mistake_is_2(cli, tmp_path, arguments, words):
     records.append(tmp_path / "rows.csv", BASE + bf16(EVEN))
     done = cli("compare", "rows.csv", "--by", "precision", *arguments)
@@ -97,17 +91,14 @@ def gated(*comparisons, more=(), limit=0.05, p_above=by_low, problems=(), **chan
 OPEN = "undecided whether it is 5% slower than fp32"
 
 
-@pytest.mark.parametrize(
-    ("low", "value", "high", "code", "words"),
-    [
-        (1.051, 1.1, 1.2, 1, "m bf16, bf16, 10.0% more time (+5.1% to +20.0%): more than 5% slower than fp32"),
-        (1.05, 1.1, 1.2, 3, "m bf16, bf16, 10.0% more time (+5.0% to +20.0%): " + OPEN),
-        (0.9, 1.0, 1.05, 3, "m bf16, bf16, 0.0% less time (-10.0% to +5.0%): " + OPEN),
-        (0.7, 0.8, 1.049, 0, "no case is 5% slower than fp32: all 1 intervals end below +5%"),
-        (None, 2.0, None, 3, "m bf16, bf16, 100.0% more time: " + OPEN),
-        (1.2, 2.0, None, 3, "m bf16, bf16, 100.0% more time: " + OPEN),
-    ],
-)
+@pytest.mark.parametrize(("low", "value", "high", "code", "words"), [
+    (1.051, 1.1, 1.2, 1, "m bf16, bf16, 10.0% more time (+5.1% to +20.0%): more than 5% slower than fp32"),
+    (1.05, 1.1, 1.2, 3, "m bf16, bf16, 10.0% more time (+5.0% to +20.0%): " + OPEN),
+    (0.9, 1.0, 1.05, 3, "m bf16, bf16, 0.0% less time (-10.0% to +5.0%): " + OPEN),
+    (0.7, 0.8, 1.049, 0, "no case is 5% slower than fp32: all 1 intervals end below +5%"),
+    (None, 2.0, None, 3, "m bf16, bf16, 100.0% more time: " + OPEN),
+    (1.2, 2.0, None, 3, "m bf16, bf16, 100.0% more time: " + OPEN),
+])  # fmt: skip
 def test_the_limit_is_1_and_the_share(low, value, high, code, words):
     verdict = "undecided" if low and high else "one run"
     assert gated(compared(low, value, high, verdict)) == (code, [words])

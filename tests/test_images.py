@@ -50,16 +50,13 @@ def test_a_flat_tree_is_split_always_alike_by_class_and_named_by_its_files(flat)
     assert images.read_tree(flat).name != before
 
 
-@pytest.mark.parametrize(
-    ("files", "why"),
-    [
-        ([], "not a tree of images"),
-        (["a.jpg"], "not a tree of images"),
-        (["train/a/1.jpg"], "no val/"),
-        (["train/a/1.jpg", "val/b/1.jpg"], "b: a class without training images"),
-        (["a/1.jpg"], "one image cannot be split"),
-    ],
-)
+@pytest.mark.parametrize(("files", "why"), [
+    ([], "not a tree of images"),
+    (["a.jpg"], "not a tree of images"),
+    (["train/a/1.jpg"], "no val/"),
+    (["train/a/1.jpg", "val/b/1.jpg"], "b: a class without training images"),
+    (["a/1.jpg"], "one image cannot be split"),
+])  # fmt: skip
 def test_what_is_no_tree_is_refused(tmp_path, files, why):
     for file in files:
         photo(tmp_path / file)

@@ -24,17 +24,14 @@ def test_channels_last_is_for_tensor_cores(monkeypatch, card, precision):
     assert memory_layout.fastest(precision, "cuda:0") == wanted
 
 
-@pytest.mark.parametrize(
-    ("architecture", "precision", "wanted"),
-    [
-        ("gfx942:sramecc+:xnack-", "fp16", "channels_last"),
-        ("gfx950:sramecc+:xnack-", "bf16", "channels_last"),
-        ("gfx942:sramecc+:xnack-", "fp32", "contiguous"),
-        ("gfx906:sramecc+:xnack-", "fp16", "contiguous"),
-        ("gfx1100", "fp16", "contiguous"),
-        ("gfx1201", "bf16", "contiguous"),
-    ],
-)
+@pytest.mark.parametrize(("architecture", "precision", "wanted"), [
+    ("gfx942:sramecc+:xnack-", "fp16", "channels_last"),
+    ("gfx950:sramecc+:xnack-", "bf16", "channels_last"),
+    ("gfx942:sramecc+:xnack-", "fp32", "contiguous"),
+    ("gfx906:sramecc+:xnack-", "fp16", "contiguous"),
+    ("gfx1100", "fp16", "contiguous"),
+    ("gfx1201", "bf16", "contiguous"),
+])  # fmt: skip
 def test_of_amds_cards_only_instinct_is_fast_with_channels_last(monkeypatch, architecture, precision, wanted):
     properties = SimpleNamespace(name="AMD", major=9, minor=4, gcnArchName=architecture)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)

@@ -73,18 +73,15 @@ def test_a_card_is_compared_with_its_reference_if_it_has_one():
     assert placing.reference_sentences(pd.DataFrame(columns=["studies", "card", "device"])) == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "required"),
-    [
-        ({"model": "bert-base"}, "resnet50"),
-        ({"precision": "fp32"}, "mixed precision"),
-        ({"memory_format": "contiguous"}, "memory_format=auto"),
-        ({"params": "image_size=64"}, "224 pixels"),
-        ({"status": "failed"}, "ended well"),
-        ({"mode": "quick"}, "sampled or full"),
-        ({"marks": "throttled"}, "mark"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "required"), [
+    ({"model": "bert-base"}, "resnet50"),
+    ({"precision": "fp32"}, "mixed precision"),
+    ({"memory_format": "contiguous"}, "memory_format=auto"),
+    ({"params": "image_size=64"}, "224 pixels"),
+    ({"status": "failed"}, "ended well"),
+    ({"mode": "quick"}, "sampled or full"),
+    ({"marks": "throttled"}, "mark"),
+])  # fmt: skip
 def test_another_recipe_is_unranked_with_what_it_lacks(changes, required):
     (text,) = sentences(1900.0, card="NVIDIA GeForce RTX 4090", **changes)
     assert lacking(text, "RTX 4090", "Not ranked", required) == []

@@ -216,6 +216,7 @@ def test_a_failed_trial_and_a_missed_goal_are_examined_and_not_missing(tmp_path)
     first, second = usual_file(1), [replace(row, model="other") for row in usual_file(2)]
     missed = changed(first, 5, status="goal_missed", success_rate=0.0)
     assert submitted(tmp_path, [*missed, *second]) == []
+    assert any("trial(s) 5" in line for line in submitted(tmp_path, [*missed[:5], *second]))
     # A run leaves out a model whose ratios are decided, unless its studies or devices need equally many trials.
     for step, odd, complete in ((0.01, {}, True), (0.0199, {}, False), (0.01, {"studies": "ladder"}, False)):
         bf16 = usual_file(3, trials=3, precision="bf16", step=step)

@@ -142,19 +142,16 @@ def test_an_edited_suite_is_not_trained_under_either_digest(tmp_path, templates)
 IN_TEMPLATE = "'gpubench.worker.template' in sys.modules and 'pytest' not in sys.modules"
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()", "started threads"),
-        pytest.param(
-            "import torch\ntorch.set_num_threads(2)\ntorch.ones(999, 999) @ torch.ones(999, 999)",
-            "started threads",
-            marks=pytest.mark.e2e,
-        ),
-        (f"import sys\nif {IN_TEMPLATE}: raise OSError('not here')", "not here"),
-        (f"import os, sys\nif {IN_TEMPLATE}: os._exit(3)", ""),  # each task tries it again
-    ],
-)
+@pytest.mark.parametrize(("line", "words"), [
+    ("import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()", "started threads"),
+    pytest.param(
+        "import torch\ntorch.set_num_threads(2)\ntorch.ones(999, 999) @ torch.ones(999, 999)",
+        "started threads",
+        marks=pytest.mark.e2e,
+    ),
+    (f"import sys\nif {IN_TEMPLATE}: raise OSError('not here')", "not here"),
+    (f"import os, sys\nif {IN_TEMPLATE}: os._exit(3)", ""),  # each task tries it again
+])  # fmt: skip
 def test_a_suite_that_cannot_be_forked_runs_in_new_processes(tmp_path, templates, line, words):
     asked, path = importing(tmp_path, line), tmp_path / "odd.py"
     for _ in range(2):

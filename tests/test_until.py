@@ -24,47 +24,34 @@ TIGHT = [1.0, 1.001, 1.002, 0.999, 0.998, 1.0]
 
 
 FASTER_IN_HALF = """
-import time
 from gpubench import Suite
 
-SHARES = {"fp32": 1, "bf16": 0.5}
-
 def train(trial, clock):
-    step = 0.1 * (SHARES[trial.case.precision] if trial.case.model == "gains" else 1)
-    for _ in clock.epochs(1):
-        for _ in clock.steps([range(4)] * 5, phase="train"):
-            time.sleep(step)
-    for _ in clock.resident():
-        time.sleep(step)
+    raise NotImplementedError
 
 SUITE = Suite(train=train, models=("gains", "equal"), params={}, version=1, torch=False)
 """
 
 
-def test_a_model_stops_after_three_rounds_if_its_ratio_is_decided(cli, tmp_path):
-    """A ratio of 2 takes three rounds, equal times six. The same command again adds no trial."""
-    (tmp_path / "half.py").write_text(FASTER_IN_HALF)
-    base = ["run", "--suite", "half.py", "--device", "cpu", "--precision", "fp32,bf16", "--out", "a.csv"]
-    assert "up to 6 rounds" in cli(*base, "--dry-run").stdout
-    done = cli(*base)
-    assert done.returncode == 0, done.stderr
-    assert lacking(done.stderr, "24 trials at most", "after 3 rounds: gains", "6 trials") == []
-    rows = pd.read_csv(tmp_path / "a.csv")
-    numbers = rows.groupby(["model", "precision"])["trial"].agg(list).map(sorted)
-    assert {key: list(trials) for key, trials in numbers.items()} == {
-        ("equal", "bf16"): [*range(6)],
-        ("equal", "fp32"): [*range(6)],
-        ("gains", "bf16"): [*range(3)],
-        ("gains", "fp32"): [*range(3)],
-    }
-    answer = cli("compare", "a.csv").stdout
-    assert lacking(answer, "gains", "0.50", "faster") == [] or "2.00" in answer
-    again = cli(*base)
-    assert "all trials are done" in again.stderr
-    # --repeats adds trials to a finished file.
-    more = cli(*base, "--repeats", 6)
-    assert more.returncode == 0, more.stderr
-    assert len(pd.read_csv(tmp_path / "a.csv")) == 24
+def faster_in_half(case):
+    """The result of a trial of this suite."""
+    is_fast = case["model"] == "gains" and case["precision"] == "bf16"
+    return Measurement("ok", seconds=2.0 - is_fast, samples_per_second=1.0)
+
+
+def test_a_model_stops_after_three_rounds_if_its_ratio_is_decided(rounds_of, cli, tmp_path, capsys):
+    """A ratio of 2 takes three rounds, equal times six. The same command again adds no trial, but --repeats does."""
+    command = ["run", "--suite", tmp_path / "half.py", "--device", "cpu", "--precision", "fp32,bf16", "--dry-run"]
+    assert "up to 6 rounds" in cli(*command).stdout
+    for wishes, trials, words in (
+        ({}, 18, ("24 trials at most", "after 3 rounds: gains", "6 trials")),
+        ({}, 18, ("all trials are done",)),
+        ({"repeats": 6}, 24, ()),
+    ):
+        _, lines = rounds_of(faster_in_half, code=0, precision="fp32,bf16", **wishes)
+        assert lacking("\n".join([*lines, capsys.readouterr().err]), *words) == []
+        assert len(pd.read_csv(tmp_path / "a.csv")) == trials
+    assert lacking(cli("compare", tmp_path / "a.csv").stdout, "2.00", "faster") == []
 
 
 @pytest.mark.parametrize(
@@ -197,8 +184,7 @@ def test_a_run_that_was_stopped_ends_early_without_rows_of_trials_that_it_left_o
         done.append(case)
         if len(done) == stop_at:
             raise KeyboardInterrupt
-        is_fast = case["model"] == "gains" and case["precision"] == "bf16"
-        return Measurement("ok", seconds=2.0 - is_fast, samples_per_second=1.0)
+        return faster_in_half(case)
 
     for code in (130, 0):
         rounds_of(result_of, code, precision="fp32,bf16")
