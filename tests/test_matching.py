@@ -114,7 +114,7 @@ def test_a_case_without_a_partner_is_named_where_that_was_asked_for():
     matched, left_out = pairs("card", *groups, wish=("card", "B200"))
     assert matched == [("A100 resnet18 100", "B200 resnet18 100")]
     (lone, own) = left_out
-    assert lacking(lone, "resnet lone fp32 batch 64", "A100", "B200") == []
+    assert lacking(lone, "resnet lone fp32, batch 64", "A100", "B200") == []
     assert lacking(own, "resnet own fp32 batch 64", "B200", "card") == []
     *_, line = pairs("card", A, B, on("B200", batch_policy="max"), wish=("card", "A100"))[1]
     assert lacking(line, "resnet18 fp32 batch max", "B200", "A100") == []
