@@ -115,9 +115,9 @@ def test_a_case_without_a_partner_is_named_where_that_was_asked_for():
     assert matched == [("A100 resnet18 100", "B200 resnet18 100")]
     (lone, own) = left_out
     assert lacking(lone, "resnet lone fp32, batch 64", "A100", "B200") == []
-    assert lacking(own, "resnet own fp32 batch 64", "B200", "card") == []
+    assert lacking(own, "resnet own fp32, batch 64", "B200", "card") == []
     *_, line = pairs("card", A, B, on("B200", batch_policy="max"), wish=("card", "A100"))[1]
-    assert lacking(line, "resnet18 fp32 batch max", "B200", "A100") == []
+    assert lacking(line, "resnet18 fp32, batch 64 (max)", "B200", "A100") == []
     groups = on("A100"), on("A100", precision="fp16"), on("B200", precision="fp16"), on("C300")
     matched, left_out = pairs("precision", *groups, explicit=False)
     assert (matched, left_out) == ([("A100 resnet18 100", "A100 resnet18 100")], [])
