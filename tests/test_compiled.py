@@ -214,7 +214,7 @@ def test_a_tensor_subclass_is_seen_as_what_it_computes(dtype):
     assert dict(watch.seen) == {("matmul", dtype): 1}
     assert work.flops == 2 * 32 * 16 * 8
     assert (work.calls, work.odd_flops) == (1, 0)
-    with pytest.raises(PrecisionError, match="had operands other than bfloat16"):
+    with pytest.raises(PrecisionError, match="8-bit operands of another precision"):
         watch.check("bf16")
 
 
