@@ -23,7 +23,9 @@ MOST_NAMED = 3
 """Maximum versions or batches that the foot of a chart names."""
 PROJECTED = "projected from a sample"
 COMMIT = re.compile(r"@[0-9a-f]{7,40}\b")
-COMMON = {"suite_version": "version {}", "data": "{}", "weights": "{} weights", "mode": "{}", "processes": "{} processes"}
+COMMON = {
+    "suite_version": "version {}", "data": "{}", "weights": "{} weights", "mode": "{}", "processes": "{} processes",
+}  # fmt: skip
 """Columns that the rows of a group share, and their words."""
 POSITIVE = {
     "faster": "fast", "sooner": "soon", "cheaper": "cheap", "thriftier": "thrifty", "smaller": "small",
