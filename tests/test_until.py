@@ -142,7 +142,7 @@ def rounds_of(tmp_path, monkeypatch):
     ("batch", "status", "rows", "told"),
     [
         ("8", "goal_missed", 6, ["6 of 6", "already in", "0 to do"]),
-        ("fastest", "unsupported", 1, ["1 of 6", "already in"]),
+        ("fastest", "unsupported", 1, ["1 of 1", "0 to do"]),
     ],
 )
 def test_only_ok_trials_count_and_a_finished_run_adds_no_row(rounds_of, tmp_path, batch, status, rows, told):

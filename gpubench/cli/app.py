@@ -36,6 +36,7 @@ from gpubench.printed import say, size_text
 SUMMARY = "Measure how fast GPUs train real models, in FP32 and in mixed precision, and compare them."
 LEAST_FILES, LEAST_MEMORY_BYTES = 64, 4 << 30
 """If a limit of this process is lower, error messages name it as the probable cause."""
+NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
 app = typer.Typer(
     name="gpubench",
     invoke_without_command=True,
@@ -74,7 +75,7 @@ def exits(command: Callable[..., int | None]) -> Callable[..., None]:
                 say("gpubench: the output is incomplete: no space left on the disk", err=True)
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise typer.Exit(4) from None
-            is_denied = isinstance(error, OSError) and error.filename and error.errno in (errno.EACCES, errno.EROFS)
+            is_denied = isinstance(error, OSError) and error.filename and error.errno in NO_ACCESS
             if not (limits := low_limits()) and not is_denied:
                 raise
             why = [f"gpubench: {limits}"] if limits else []

@@ -69,10 +69,7 @@ DATASETS: dict[str, Dataset] = {
     ),
     "cifar100": Dataset(
         "cifar-100-python",
-        {
-            "train": "16019d7e3df5f24257cddd939b257f8d",
-            "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
-        },
+        {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
         {f"{_CIFAR}/cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85"},
         "60,000 images of 32 x 32 in 100 classes, 169 MB (Krizhevsky 2009)",
     ),

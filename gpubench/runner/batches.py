@@ -42,7 +42,7 @@ Key = tuple[str, str, str, int, str, str]
 class CaseBatches:
     """Sets the batch of each case when its first trial comes, so that a run writes rows before all searches are done.
 
-    Searches of an `earlier` run are not repeated. `say` prints a line per probe.
+    Searches of an `earlier` run are not repeated if they found a batch. `say` prints a line per probe.
     """
 
     def __init__(self, session: Session, earlier: EarlierRun, measure: Measure, say: Say) -> None:
@@ -258,7 +258,7 @@ def why_not_fitting(measurement: Measurement) -> str:
 
 
 def _refused(case: Case, measurement: Measurement, why: str) -> Case:
-    """Return the case as refused, with the measurement's status. A resumed run repeats all but `unsupported` cases."""
+    """Return the case as refused, with the measurement's status. A resumed run tries it again."""
     status = "out_of_memory" if measurement.status == "ok" else measurement.status
     reason = f"{why}: {measurement.reason}" if measurement.reason else why
     return replace(case, refusal=reason, refusal_status=status)

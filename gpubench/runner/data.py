@@ -33,6 +33,8 @@ def with_data(recipes: Sequence[ModelRecipe], options: Options, device_kind: str
                 params |= {name: suite.params[name].parse(name, text) for name, (text, _) in texts.items()}
                 notes |= {f"{name}={text}: {why}" for name, (text, why) in texts.items()}
             weights = suite.weights(recipe.model, params) if suite.weights else ""
+        except UserError:
+            raise
         except Exception as error:
             raise UserError(f"suite {suite_name}: suited or weights raised {type(error).__name__}: {error}") from error
         weights = weights and _weights_of(weights, recipe.model, options, say)

@@ -65,7 +65,9 @@ class Rounds:
         self._done_before = _count_runnable(planned) - _count_runnable(self._left)
         self._seconds = {case.label: earlier.seconds_of(case) for case in self._cases_so_far()}
         """Seconds of the ok trials, by the label of their case."""
-        self._left = self._undecided(self._left)
+        self._again = [trial for trial in self._left if "unsupported" in earlier.statuses_of(trial.case)]
+        """Trials of cases that a search or trial found unsupported before; they come last, and may run now."""
+        self._left = self._undecided([trial for trial in self._left if trial not in self._again])
         self._waiting: list[Trial] = []
         """The running trial and the planned ones after it."""
         self._forecast = Forecast(session.options, session.slowdown)
@@ -81,7 +83,7 @@ class Rounds:
         """Return the lines before a run: which trials are done, how many are left, and how long they take."""
         done, left = self._done_before, self._with_batches(self._left)
         if not left and not self._options.until:
-            return [f"{self._path}: all trials are done"]
+            return [f"{self._path}: all trials are done{'; trying unsupported cases again' * bool(self._again)}"]
         to_do = _count_runnable(left)
         lines = [f"{done} of {done + to_do} trials are already in {self._path}; {to_do} to do"] if done else []
         return lines + self._forecast.lines(left, self._searches(left), datetime.now())
@@ -129,7 +131,8 @@ class Rounds:
 
         Leaves out trials that a resumed run may drop, at the next of LOOKS or as unsupported: their rows would stay.
         """
-        trials = [trial for trial in self._with_batches(self._waiting) if not trial.case.refusal]
+        waiting = [trial for trial in self._waiting if trial not in self._again]
+        trials = [trial for trial in self._with_batches(waiting) if not trial.case.refusal]
         untried = [trial.case for trial in trials if trial.index == 0]
         trials = [trial for trial in trials if trial.index == 0 or trial.case not in untried]
         look = next((look for look in LOOKS if trials and look > trials[0].index), None)
@@ -176,7 +179,7 @@ class Rounds:
     def _rounds(self) -> Iterator[list[Trial]]:
         """Yield the planned rounds as one list; then, with --until, further rounds until there is a reason to stop."""
         options, started = self._options, time.monotonic()
-        yield self._left
+        yield [*self._left, *self._again]
         for index in count(self._number) if options.until else ():
             # Cases without a time have failed in every round, or equal another case.
             trials = self._with_batches(round_of(self._cases, index, options.seed))

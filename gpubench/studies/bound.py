@@ -123,7 +123,7 @@ def _bottleneck(row: Mapping[str, Any], throttled: bool) -> tuple[Bottleneck, st
         clear = waits[worst] >= CLEAR_LEAD * waits[next_worst]
         return (worst if clear else "unknown"), evidence
     if _is_impossible(shares):
-        return "unknown", evidence
+        return "unknown", f"{evidence}: the step is shorter than its limit, so a figure is wrong"
     ordered = sorted(shares, key=lambda name: -shares[name].value)
     if not ordered:
         texts = texts or [f"the row has no `{stall_column}` (wait for data)"]

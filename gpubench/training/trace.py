@@ -32,10 +32,7 @@ REGION = "Torch-Compiled Region"
 COMPILED = (REGION, "CompiledFunction", "## Call CompiledFxGraph")
 """Beginnings of the names of events of compiled code, backward pass included."""
 
-KERNELS = {
-    "convolution": re.compile(r"fprop|dgrad|wgrad|convol"),
-    "matmul": re.compile(r"gemm|xmma|cutlass|nvjet"),
-}
+KERNELS = {"convolution": re.compile(r"fprop|dgrad|wgrad|convol"), "matmul": re.compile(r"gemm|xmma|cutlass|nvjet")}
 """Pattern for the names of CUDA kernels (cuDNN, cuBLAS, CUTLASS), by family."""
 DTYPE_OF_KERNEL = {
     # 8 bits first, because the names of these kernels also contain the 16-bit dtype of the output.
