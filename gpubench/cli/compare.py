@@ -32,7 +32,9 @@ EXAMPLES = examples(
 )
 NOTHING_COMPARABLE = 3
 """Exit code."""
-EXIT_CODES = "exit 1 if a case is over 5% slower, 0 if none is, 3 if unclear, 4 if trials failed, missed a goal, or a file is bad"
+EXIT_CODES = (
+    "exit 1 if a case is over 5% slower, 0 if none is, 3 if unclear, 4 if trials failed or missed a goal, or a file is bad"
+)
 
 
 def compare(
