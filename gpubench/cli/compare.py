@@ -33,7 +33,7 @@ EXAMPLES = examples(
 NOTHING_COMPARABLE = 3
 """Exit code."""
 EXIT_CODES = (
-    "exit 1 if a case is over 5% slower, 0 if none is, 3 if unclear, 4 if trials failed or missed a goal, or a file is bad"
+    "exit 1 if a case is over 5% slower, 0 if none is, 3 if unclear, 4 for failed trials, missed goals, bad files"
 )
 
 
