@@ -157,6 +157,20 @@ def test_only_ok_trials_count_and_a_finished_run_adds_no_row(rounds_of, tmp_path
         assert len(pd.read_csv(tmp_path / "a.csv")) == rows
 
 
+def test_a_case_that_was_unsupported_is_tried_again_by_the_same_command(rounds_of, tmp_path):
+    good, bad = Measurement("ok", seconds=1.0, samples_per_second=1.0), Measurement("unsupported", "not installed")
+    wishes = {"precision": "fp32,bf16", "models": ("equal",), "batch": "fastest", "repeats": 3}
+    rounds_of(lambda case: good if case["precision"] == "fp32" else bad, 0, **wishes)
+
+    def stopped(case):
+        raise KeyboardInterrupt
+
+    for result_of, code, rows in ((stopped, 130, 4), (lambda case: good, 0, 6)):  # it is installed meanwhile
+        _, lines = rounds_of(result_of, code, **wishes)
+        assert lacking("\n".join(lines), "all trials are done; trying unsupported cases again") == []
+        assert len(pd.read_csv(tmp_path / "a.csv")) == rows
+
+
 def test_ratios_are_looked_at_after_a_round_whose_last_case_cannot_run(rounds_of):
     def result_of(case):
         seconds = 2.0 if case["precision"] == "fp32" else 1.0
