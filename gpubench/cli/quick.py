@@ -1,4 +1,4 @@
-"""The end of `gpubench run --quick`: both rates, their ratio, the card beside published ones, and one chart."""
+"""The end of `gpubench run --quick`: both rates, their ratio, the card beside estimates of others, and one chart."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NEIGHBOURS = 2
-"""Number of published cards that are shown above this card, and below it."""
+"""Number of other cards that are shown above this card, and below it."""
 FOR_SCALE = ("RTX 3090", "RTX 4090")
 """Cards whose rates are printed below the rates of a CPU."""
 OTHERS = "estimated from published figures"
@@ -71,7 +71,7 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
         cards = {name: figure.value for name in FOR_SCALE if (figure := expected_of(name))}
         shown |= {f"{name}, mixed": rate for name, rate in cards.items()}
         figures = ", ".join(f"{name} {rate:,.0f}" for name, rate in cards.items())
-        source_of = f"estimated from timm's rate of an {anchor().card}"
+        source_of = f"estimated from timm's rate of an {anchor().card} and published ratios to it"
         lines += wrapped(f"CPUs are not ranked. Cards in mixed precision, {source_of}: {figures} images/s.")
         if len(own) == 1:
             title = ", ".join(f"{significant(rate)} images/s in {name}" for name, rate in rates.items())
@@ -85,7 +85,7 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
 
 
 def neighbours(card: str, rate: float) -> dict[str, float]:
-    """Return the images/s of this card and of the nearest well-known published cards, the fastest first."""
+    """Return the images/s of this card and estimates for the nearest well-known cards, the fastest first."""
     known = published_speeds(KIND).cards & set(WELL_KNOWN) - {card}
     expected = {name: value for name in known if (value := expected_of(name))}
     rates = sorted(((value.value, name) for name, value in expected.items()), reverse=True)
@@ -103,7 +103,7 @@ def table_of(rates: dict[str, float], card: str) -> Table:
         (name, "#" * max(1, round(longest * rate)), rate, "yours" if name == card else f"{gain(rate / rates[card])}x")
         for name, rate in rates.items()
     ]
-    return Table("ResNet-50, mixed precision, beside published cards", columns, tuple(lines))
+    return Table("ResNet-50, mixed precision; other cards are estimated from published figures", columns, tuple(lines))
 
 
 def bars_of(rates: dict[str, float], own: Collection[str], card: str, title: str, name: str, source: str) -> Bars:
