@@ -124,7 +124,7 @@ METRICS = {
 def metric_named(name: str) -> Metric:
     """Return the metric of this name. Raises UserError."""
     if name not in METRICS:
-        raise UserError(f"--metric {name}: there is {', '.join(METRICS)}")
+        raise UserError(f"--metric {name}: there are {', '.join(METRICS)}")
     return METRICS[name]
 
 

@@ -85,7 +85,7 @@ def fitting_case(model: str, settings: Mapping[str, str], precision: str, batch:
     suites = {name: loaded for loaded in loaded_suites if loaded.suite.fits for name in loaded.suite.models}
     if model not in suites:
         there = ", ".join(suites) or "none in this suite"
-        raise UserError(f"fits {model}: no such model; there is {there}{did_you_mean(model, suites)}")
+        raise UserError(f"fits {model}: no such model; there are {there}{did_you_mean(model, suites)}")
     known = [name for name, kind in PRECISIONS.items() if kind.weights == FLOAT32 and not kind.linears]
     check_choice("--precision", precision, known)
     options = Options(models=(model,), precision=precision, batch=str(batch), mode="full", settings=settings)

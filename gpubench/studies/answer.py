@@ -235,7 +235,7 @@ def only(answer: Answer, wish: str) -> Answer:
         places = [(table, at) for table in tables for at, column in enumerate(table.columns) if column.name == "card"]
         cards = {str(line[at]) for table, at in places for line in table.lines}
         there = [*sorted(suites), *sorted(studies - suites), *sorted(cards)]
-        raise UserError(f"--only {wish}: there is {', '.join(there)}{did_you_mean(wish, there)}")
+        raise UserError(f"--only {wish}: there are {', '.join(there)}{did_you_mean(wish, there)}")
     results = in_order([result for section in chosen for result in section.results])
     head = headline(results) if results else "Nothing here can be compared."
     left_out = tuple(line for line in answer.left_out if wanted in line.lower())
