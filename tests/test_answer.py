@@ -118,7 +118,7 @@ def test_a_card_alone_or_a_name_that_is_not_there(tmp_path):
     for section in part.sections:
         for table in section.tables:
             assert all(any("1080" in str(value) for value in line) for line in table.lines)
-    with pytest.raises(UserError, match=r"there is resnet, wordlm, pairs, .*GTX 1080 Ti, RTX 2080 Ti") as said:
+    with pytest.raises(UserError, match=r"there are resnet, wordlm, pairs, .*GTX 1080 Ti, RTX 2080 Ti") as said:
         only(everything_of(tmp_path), "1090 ti")
     assert "did you mean GTX 1080 Ti?" in str(said.value)
 

@@ -125,7 +125,7 @@ def test_the_command_judges_a_card_and_a_size(fits):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["llama-9b"], "no such model; there is"),
+        (["llama-9b"], "no such model; there are"),
         (["gpt2-6m", "--card", "RTX 9999"], "no card of our data"),
         (["gpt2-6m", "--card", "RTX 4060 Ti"], "RTX 4060 Ti"),
         (["gpt2-6m", "--card", "L4", "--memory-limit", "8GiB"], "give one of them"),

@@ -51,7 +51,7 @@ def test_rows_are_chosen_and_the_options_of_the_command_are_arguments():
     assert [round(each.value, 2) for each in slower.results] == [0.77]
     assert gpubench.compare(rows, metric="rate").unit == "samples/s"
     assert gpubench.compare(rows, only="pairs").sections
-    with pytest.raises(UserError, match="there is"):
+    with pytest.raises(UserError, match="there are"):
         gpubench.compare(rows, only="RTX 5090")
 
 
