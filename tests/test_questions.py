@@ -232,7 +232,7 @@ def test_filters_and_two_columns_at_once(path):
 
 
 def test_metrics_that_no_row_has_say_what_they_need(path):
-    for name, words in (("energy", "telemetry"), ("accuracy", "full runs"), ("cost", "--price"), ("speed", "there are")):
+    for name, words in (("energy", "telemetry"), ("accuracy", "full runs"), ("cost", "--price"), ("speed", "are ")):
         with pytest.raises(UserError, match=words):
             compare([path], Question(metric=name))
     assert "seconds" in METRICS
