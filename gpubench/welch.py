@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import NormalDist, fmean
 
 LOOKS = (3, 4)
@@ -51,6 +52,12 @@ def few_sides(a: Sequence[float], b: Sequence[float]) -> tuple[Side, Side]:
 def is_decided_early(a: Sequence[float], b: Sequence[float]) -> bool:
     """Return whether the ratio of two cases is so far from 1 that a run needs no more trials of them."""
     return min(len(a), len(b)) >= FEWEST_TRIALS and p_of(*few_sides(a, b)) < STOP_P
+
+
+def all_decided_early(cases: Sequence[tuple[str, Sequence[float]]]) -> bool:
+    """Return whether all ratios between precisions are decided early; cases are (precision, seconds). False if none."""
+    pairs = [(a, b) for (one, a), (other, b) in combinations(cases, 2) if one != other]
+    return bool(pairs) and all(is_decided_early(a, b) for a, b in pairs)
 
 
 def difference(a: Side, b: Side) -> tuple[float, float, float]:

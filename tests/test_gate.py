@@ -81,7 +81,8 @@ def by_low(comparison, limit):
 
 def gated(*comparisons, more=(), limit=0.05, p_above=by_low, problems=(), **changes):
     """What is said of these comparisons, and of the groups `more`."""
-    workload = Workload([*(each for c in comparisons for each in (c.subject, c.other)), *more], list(comparisons))
+    groups = [group for comparison in comparisons for group in (comparison.subject, comparison.other)]
+    workload = Workload([*groups, *more], list(comparisons))
     named = {"baseline": ("precision", "fp32")}
     result = Compared([workload], [], Loaded(pd.DataFrame(), list(problems)), **named | changes)
     with mock.patch.object(verdicts, "p_above", p_above):

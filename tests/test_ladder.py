@@ -47,7 +47,7 @@ def test_a_run_below_the_goal_is_goal_missed_and_its_accuracy_kept(cli, tmp_path
     result = compare([tmp_path / "a.csv"])
     (ladder,) = ladders.ladders_of(result.frame, result.labels)
     assert [each.model for each in ladder.rungs] == ["first", "second"]
-    assert [(each.trials, each.number("success_rate")) for each in ladder.rungs] == [(4, 0.5)] * 2
+    assert [(rung.trials, rung.number("success_rate")) for rung in ladder.rungs] == [(4, 0.5)] * 2
     (found,) = ladders.sections(result)
     at = [column.name for column in found.tables[0].columns].index("seconds to a success")
     expected = [2 * rung.median for rung in ladder.rungs]

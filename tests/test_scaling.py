@@ -88,8 +88,8 @@ def test_recipes_are_lines_of_their_own_unless_the_rate_goes_with_the_batch(tmp_
 
     def lines(*points):
         rows = [with_batch(n, accuracy, f"lr={lr}") for n, lr, accuracy in points]
-        found = table(section(answered(tmp_path, rows), "batch"), "accuracy")
-        return [(line["recipe"], line["batch"], line["lr"]) for line in found]
+        accuracies = table(section(answered(tmp_path, rows), "batch"), "accuracy")
+        return [(line["recipe"], line["batch"], line["lr"]) for line in accuracies]
 
     assert lines((512, 0.1, 0.6), (1024, 0.2, 0.5)) == [("accuracy", "512", "0.1"), ("accuracy", "1,024", "0.2")]
     found = lines((512, 0.1, 0.6), (512, 0.4, 0.7), (1024, 0.2, 0.5))

@@ -354,8 +354,7 @@ def text_of(value: object) -> str:
 def texts_of(row: Group | Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
     """Return several columns of a group or row as texts."""
     values = row.row if isinstance(row, Group) else row
-    cells = [values[column] for column in columns]
-    return tuple(cell if isinstance(cell, str) else text_of(cell) for cell in cells)
+    return tuple(text_of(values[column]) for column in columns)
 
 
 LABELLED = [*SPECIMEN, "source", "power_cap", "memory_limit_bytes"]

@@ -78,8 +78,7 @@ def exits(command: Callable[..., int | None]) -> Callable[..., None]:
             is_denied = isinstance(error, OSError) and error.filename and error.errno in NO_ACCESS
             if not (limits := low_limits()) and not is_denied:
                 raise
-            why = [f"gpubench: {limits}"] if limits else []
-            say(f"gpubench: {type(error).__name__}: {error}", *why, err=True)
+            say(f"gpubench: {type(error).__name__}: {error}", *([f"gpubench: {limits}"] if limits else []), err=True)
             raise typer.Exit(2) from None
         raise typer.Exit(code or 0)
 

@@ -216,7 +216,7 @@ def fit_batch(case: Case, device: Device, cap: int, measure: Measure, say: Say) 
         fitting = fits(measured) and not spilled
         why_not = "far slower than a smaller batch" if spilled else why_not_fitting(measured)
         say(f"  batch {batch}: {f'{rate:,.1f} samples/s' if fitting else why_not}")
-        if batch == 1 < cap and measured.status == "failed" and last.status == "out_of_memory" and not fitted:
+        if batch == 1 and cap > 1 and measured.status == "failed" and last.status == "out_of_memory" and not fitted:
             # BatchNorm needs two samples if an image has shrunk to one pixel, and two did not fit.
             last = replace(last, reason=f"a batch of 2: {last.reason}; and a batch of 1: {measured.reason}")
             return ProbeResult(fits=False)
@@ -272,7 +272,7 @@ def confirm(trial: Trial, measure: Measure, say: Say) -> tuple[Trial, Measuremen
     """
     searched = trial.case
     mode: Mode = "quick" if searched.mode == "full" else searched.mode
-    for share in (*BACK_OFFS, 0.0):
+    for share in (*BACK_OFFS, 0.0):  # after 0.0 nothing is tried
         batch = trial.batch_size
         measurement = measure(replace(trial, case=replace(trial.case, mode=mode)))
         if fits(measurement) or measurement.status == "goal_missed" or measurement.diverged:

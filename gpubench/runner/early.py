@@ -1,11 +1,10 @@
 """Finds the cases that need no more rounds: the ratios of their precisions are decided (LOOKS, STOP_P in welch.py)."""
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 
 from gpubench.rows.params import params_text
 from gpubench.suite.trial import COMPARES_MODELS, Case
-from gpubench.welch import is_decided_early
+from gpubench.welch import all_decided_early
 
 
 def models_that_may_stop(cases: Sequence[Case]) -> list[list[Case]]:
@@ -30,8 +29,6 @@ def decided_early(cases: Sequence[Case], seconds: Mapping[str, Sequence[float]])
     """
     done = set()
     for alike in models_that_may_stop(cases):
-        timed = [case for case in alike if seconds.get(case.label)]
-        pairs = [(a, b) for a, b in combinations(timed, 2) if a.precision != b.precision]
-        if pairs and all(is_decided_early(seconds[a.label], seconds[b.label]) for a, b in pairs):
+        if all_decided_early([(case.precision, seconds[case.label]) for case in alike if seconds.get(case.label)]):
             done |= {case.label for case in alike}
     return done

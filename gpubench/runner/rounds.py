@@ -65,9 +65,10 @@ class Rounds:
         self._done_before = _count_runnable(planned) - _count_runnable(self._left)
         self._seconds = {case.label: earlier.seconds_of(case) for case in self._cases_so_far()}
         """Seconds of the ok trials, by the label of their case."""
-        self._again = [trial for trial in self._left if "unsupported" in earlier.statuses_of(trial.case)]
+        unsupported = {case.label for case in self._cases if "unsupported" in earlier.statuses_of(case)}
+        self._again = [trial for trial in self._left if trial.case.label in unsupported]
         """Trials of cases that a search or trial found unsupported before; they come last, and may run now."""
-        self._left = self._undecided([trial for trial in self._left if trial not in self._again])
+        self._left = self._undecided([trial for trial in self._left if trial.case.label not in unsupported])
         self._waiting: list[Trial] = []
         """The running trial and the planned ones after it."""
         self._forecast = Forecast(session.options, session.slowdown)

@@ -2,12 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations
 
 from gpubench.rows import alike
 from gpubench.submit.submitted import Problem, SubmittedRow
 from gpubench.suite.trial import COMPARES_MODELS
-from gpubench.welch import LOOKS, is_decided_early
+from gpubench.welch import LOOKS, all_decided_early
 
 ASKED = ("session", "suite", "model", "precision", "processes", "device_hash")
 """Columns of a case that are known even if a trial failed before its batch was chosen."""
@@ -47,8 +46,8 @@ def _missing_trials(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
     ends: dict[Shape, int] = {}
     for run in _by(numbered, ["session"]).values():
         last = max(int(row.number("trial")) for row in run)
-        is_alone = len({(row.text("device_hash"), row.text("processes")) for row in run}) == 1
-        ends |= {key: _end(model, last) if is_alone else last for key, model in _by(run, MODEL).items()}
+        setups = {(row.text("device_hash"), row.text("processes")) for row in run}
+        ends |= {key: last if len(setups) > 1 else _end(model, last) for key, model in _by(run, MODEL).items()}
     for case in _by(numbered, alike.SUBMITTED).values():
         first = case[0]
         others = failed.get(tuple(str(first.cells[name]) for name in ASKED), [])
@@ -75,11 +74,10 @@ def _end(model: Sequence[SubmittedRow], last: int) -> int:
     ok = (row for row in model if row.text("status") == "ok" and row.number("seconds") > 0)
     by_case = _by(ok, alike.SUBMITTED).values()
     cases = [(case[0].text("precision"), [row.number("seconds") for row in case]) for case in by_case]
-    ratios = [(a, b) for (one, a), (other, b) in combinations(cases, 2) if one != other]
     # As in runner/early.py: a sampled run leaves out a model after round 3 or 4 if all of its ratios are decided.
     may_stop = model[0].text("mode") == "sampled" and not model[0].known("until") and own + 1 in LOOKS
     may_stop &= COMPARES_MODELS.isdisjoint(model[0].text("studies").split())
-    return own if may_stop and ratios and all(is_decided_early(a, b) for a, b in ratios) else last
+    return own if may_stop and all_decided_early(cases) else last
 
 
 def _copies(rows: Sequence[SubmittedRow], published: Sequence[SubmittedRow]) -> Iterator[Problem]:
