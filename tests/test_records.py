@@ -72,9 +72,9 @@ def test_rows_come_back_as_they_went_in(tmp_path_factory, given_rows):
 
 def test_no_column_could_hold_a_host_and_no_value_breaks_the_line(tmp_path):
     path = tmp_path / "a.csv"
-    records.append(path, [replace(ROW, reason='two\nlines, "quoted"\r\n')])
+    records.append(path, [replace(ROW, reason='two\nlines, "quoted"\r\n\0of\udcff')])
     assert len(path.read_text().splitlines()) == 2
-    assert load([path]).frame["reason"].tolist() == ['two lines, "quoted"']
+    assert load([path]).frame["reason"].tolist() == ['two lines, "quoted" of\\udcff']
     assert not {"host", "hostname", "user", "username", "node"} & set(COLUMNS)
 
 

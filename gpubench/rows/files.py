@@ -1,8 +1,9 @@
 """Opens files with rows: CSV files, folders of them, and charts and reports that contain rows; lists their problems."""
 
 import csv
+import io
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -116,3 +117,10 @@ def split(line: str) -> list[str]:
         return next(csv.reader([line]), [])
     except csv.Error:
         return []
+
+
+def csv_line(cells: Iterable[str]) -> str:
+    """Return the cells as one line of CSV, without its end."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(cells)
+    return line.getvalue()

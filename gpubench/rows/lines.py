@@ -14,7 +14,7 @@ LOST = "\0"
 """The text of a line that is not UTF-8."""
 LONGEST_NUMBER = 24
 """Most characters of a wrong number in a message."""
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
 def good_rows(file: File, problems: list[str]) -> dict[int, list[str]]:
@@ -74,7 +74,7 @@ def _fault(cells: Mapping[str, str]) -> str:
     """
     if not all(cells.get(name) for name in REQUIRED) or cells.get(END, "end") != "end":
         return NOT_WHOLE
-    numbers = {name: number_of(cells[name]) for name in NUMBERS if cells.get(name)}
+    numbers = {name: number_of(cells[name]) for name in NUMBERS if cells.get(name, "").strip()}
     for name, value in numbers.items():
         is_number = math.isfinite(value)
         if not is_number or breaks(value, ABOUT[name].allowed, whole=name in INTEGERS):

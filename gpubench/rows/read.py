@@ -3,8 +3,6 @@
 Neighbouring files are parsed together by polars (parse.py). If they have any fault, lines.py reads them line by line.
 """
 
-import csv
-import io
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +18,7 @@ import pandas as pd
 from gpubench.errors import UserError
 from gpubench.printed import shown
 from gpubench.rows.digest import edited, edited_later, in_our_columns, named
-from gpubench.rows.files import chunks_of, opened, size_of, split
+from gpubench.rows.files import chunks_of, csv_line, opened, size_of, split
 from gpubench.rows.lines import good_rows
 from gpubench.rows.row import COLUMNS
 
@@ -93,7 +91,9 @@ class Loaded:
         table, first = [",".join(COLUMNS).encode()], 0
         for source in self.sources:
             lines = [line for place, line in enumerate(source.lines, start=first) if place in wanted]
-            table += lines if source.header == COLUMNS else [_in_our_columns(source.header, line) for line in lines]
+            if source.header != COLUMNS:
+                lines = [csv_line(cells_of(source.header, line)).encode() for line in lines]
+            table += lines
             first += len(source.lines)
         return b"\n".join(table) + b"\n"
 
@@ -193,8 +193,8 @@ def _read(
     return tables, sources, problems, parsed
 
 
-def _in_our_columns(header: Sequence[str], line: bytes) -> bytes:
-    """Return a line of a file with other columns, with its cells in the order of our columns."""
+def cells_of(header: Sequence[str], line: bytes) -> list[str]:
+    """Return the cells of a line of a file with this header, in the order of our columns."""
     cells = split(line.decode())
     if len(cells) != len(header):
         import polars as pl
@@ -203,6 +203,4 @@ def _in_our_columns(header: Sequence[str], line: bytes) -> bytes:
         cells = [
             "" if cell is None else cell for cell in pl.read_csv(line, has_header=False, infer_schema=False).row(0)
         ]
-    out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow(in_our_columns(header, cells))
-    return out.getvalue().encode()
+    return in_our_columns(header, cells)

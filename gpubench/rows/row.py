@@ -1,12 +1,11 @@
 """The row: one trial as a line of a CSV file. Declares each column with its source, unit, range, role and meaning."""
 
-import csv
 import hashlib
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from gpubench.rows.column import ANY, AT_MOST_1, CELSIUS, POSITIVE, SHARE, Column, Role, column, figure, number, quality
+from gpubench.rows.files import csv_line
 
 SCHEMA = 1
 """Version of the table. History: 1 is the first (2026-11)."""
@@ -384,9 +383,7 @@ def to_cells(row: Row) -> list[str]:
 
 def digest_of(values: Sequence[str]) -> str:
     """Return the digest of a row's cells from `to_cells`, without the last two (digest and end)."""
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(values)
-    return hashlib.sha256(line.getvalue().encode()).hexdigest()[:DIGEST_DIGITS]
+    return hashlib.sha256(csv_line(values).encode()).hexdigest()[:DIGEST_DIGITS]
 
 
 def _cell(value: object, *, whole: bool) -> str:
@@ -395,5 +392,6 @@ def _cell(value: object, *, whole: bool) -> str:
     if isinstance(value, float):
         # The repr of NumPy's floats is np.float64(1.5). Whole numbers are floats after reading.
         return str(int(value)) if whole and value.is_integer() else repr(float(value))
+    text = str(value).encode(errors="backslashreplace").decode().replace("\0", " ")  # names of files may be no UTF-8
     # A row is one line, so that an interrupted write damages no other row.
-    return " ".join(str(value).split()) if isinstance(value, str) else str(value)
+    return " ".join(text.split())

@@ -1,10 +1,10 @@
 """Writes CSV tables that are safe in a spreadsheet: it executes no cell as a formula."""
 
 import csv
-import io
 import re
 from collections.abc import Iterable, Sequence
 
+from gpubench.rows.files import csv_line
 from gpubench.rows.lines import number_of
 
 STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -22,11 +22,7 @@ def neutral(value: object) -> str:
 
 def csv_text(header: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
     """Return the table as CSV; None and NaN become empty cells."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(map(neutral, header))
-    writer.writerows([_cell(value) for value in line] for line in lines)
-    return out.getvalue()
+    return "".join(f"{csv_line(map(_cell, line))}\n" for line in [header, *lines])
 
 
 def neutral_table(table: bytes) -> bytes:
@@ -38,7 +34,7 @@ def neutral_table(table: bytes) -> bytes:
     for at, line in enumerate(lines):
         if _SUSPECT.search(line):
             cells = next(csv.reader([line.decode()]))
-            lines[at] = csv_text(cells, []).rstrip("\n").encode()
+            lines[at] = csv_line(map(neutral, cells)).encode()
     return b"\n".join(lines)
 
 

@@ -1,6 +1,5 @@
 """Appends rows to the CSV file of a run (--out), locked and synced. Ends a torn last line, refuses other columns."""
 
-import csv
 import io
 import os
 import shlex
@@ -11,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpubench.errors import UserError
+from gpubench.rows.files import csv_line
 from gpubench.rows.lock import is_at, lock
 from gpubench.rows.row import COLUMNS, Row, to_cells
 
@@ -76,7 +76,7 @@ class RowsFile:
 
     def append(self, rows: Iterable[Row]) -> None:
         """Add rows at the end, and sync. Raises Rescued if that fails: another file or the error then has the rows."""
-        lines = _lines(rows)
+        lines = "".join(f"{csv_line(to_cells(row))}\n" for row in rows).encode()
         try:
             why = self._why_not()
             if not why:
@@ -183,12 +183,6 @@ def check_writable(path: Path) -> None:
     """
     with suppress(Busy), RowsFile(path, patience_seconds=0):
         pass
-
-
-def _lines(rows: Iterable[Row]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(to_cells(row) for row in rows)
-    return text.getvalue().encode()
 
 
 def _is_header(start: bytes) -> bool:

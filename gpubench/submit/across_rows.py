@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from gpubench.rows import alike
 from gpubench.submit.submitted import Problem, SubmittedRow
@@ -55,7 +56,7 @@ def _missing_trials(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
         # A run with --until adds no trials to a case without an ok trial.
         goes_on = not first.known("until") or any(row.text("status") == "ok" for row in case)
         end = ends[tuple(str(first.cells[name]) for name in MODEL)] if goes_on else max(present)
-        missing = [trial for trial in range(end + 1) if trial not in present]
+        missing = list(islice((trial for trial in range(end + 1) if trial not in present), NAMED_TRIALS + 1))
         if missing:
             named = ", ".join(map(str, missing[:NAMED_TRIALS])) + (", ..." if len(missing) > NAMED_TRIALS else "")
             yield first.problem(
@@ -64,7 +65,8 @@ def _missing_trials(rows: Sequence[SubmittedRow]) -> Iterator[Problem]:
                 " a run, also slow and failed ones, and resume a run that was interrupted",
             )
         for row in case:
-            if row.number("seed") - row.number("trial") != first.number("seed") - first.number("trial"):
+            shift = row.number("seed") - row.number("trial") - first.number("seed") + first.number("trial")
+            if abs(shift) > 0:  # NaN if a seed is empty, which row_checks reports
                 yield row.problem("trial", f"its seed does not fit that of {_where(first, row)}, of the same case")
 
 

@@ -1,6 +1,5 @@
 """Builds the report of each submitted file: what is missing or wrong, and notes for the reviewer."""
 
-import io
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ import pandas as pd
 
 from gpubench.printed import shown as harmless
 from gpubench.rows import alike
-from gpubench.rows.read import Loaded, load
+from gpubench.rows.read import Loaded, cells_of, load
 from gpubench.rows.row import COLUMNS, DIGEST
 from gpubench.studies import listed_peaks
 from gpubench.submit import across_rows, row_checks, texts
@@ -75,7 +74,8 @@ def _missing(loaded: Loaded, rows: Sequence[SubmittedRow], shared: Iterable[Prob
         yield harmless(f"columns: {', '.join(unknown[:MOST_NAMED])[:200]}: not columns of gpubench; remove them")
     yield from _provenance(loaded.frame)
     yield from _without_digest(rows)
-    yield from texts.problems(pd.read_csv(io.BytesIO(loaded.table()), dtype=str, keep_default_na=False))
+    lines = [cells_of(source.header, line) for source in loaded.sources for line in source.lines]
+    yield from texts.problems(pd.DataFrame(lines, columns=COLUMNS))
     yield from _sentences([*shared, *(problem for row in _ours(rows) for problem in row_checks.problems(row))])
     yield from _trials(loaded.frame)
 

@@ -153,7 +153,7 @@ def _check_card(row: SubmittedRow) -> Iterator[Problem]:
     for name in ("peak_memory_bytes", "device_memory_bytes"):
         if row.number(name) > memory * MEMORY_SLACK:
             yield row.problem(name, f"the card has {shown_cell(memory)}")
-    named = re.search(r"(\d+) ?GB\b", card)
+    named = re.search(r"(?<!\d)(\d{1,4}) ?GB\b", card)
     if named and row.accelerator and memory > int(named[1]) * 1.1e9:
         yield row.problem("card_memory_bytes", f"the card's name has {named[0]}")
 
@@ -202,7 +202,7 @@ def _check_precision(row: SubmittedRow) -> Iterator[Problem]:
     operands, weights = parts.get("operands", ""), parts.get("weights", "")
     wanted = precision.autocast or precision.weights
     seen: Counter[tuple[str, bool]] = Counter()
-    for family, dtype, count in re.findall(r"(\w+) (b?float\d+) x(\d+)", operands):
+    for family, dtype, count in re.findall(r"\b(\w+) (b?float\d+) x(\d{1,9})", operands):
         seen[family, dtype == wanted] += int(count)
     others = 0 if wanted == FLOAT32 else 1
     families = {family for family, _ in seen}
