@@ -40,6 +40,7 @@ RX_6800 = {  # as ROCm 6.0 named and scaled things; most counters are not there
     "amdsmi_get_gpu_activity": {"gfx_activity": 0xFFFF},
     "amdsmi_get_pcie_info": {"pcie_metric": {"pcie_width": 8, "pcie_speed": 16}},
     "amdsmi_get_gpu_perf_level": "AMDSMI_DEV_PERF_LEVEL_MANUAL",
+    "amdsmi_get_gpu_process_list": [object()],
 }
 
 

@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -110,7 +111,8 @@ def test_a_childs_time_is_ones_own():
 def test_a_row_names_no_user_and_no_home(monkeypatch):
     monkeypatch.setattr(getpass, "getuser", lambda: "marie")
     monkeypatch.setattr(Path, "home", lambda: Path("/home/marie"))
-    assert without_names("/home/marie/data of marie") == "~/data of USER"
+    monkeypatch.setattr(platform, "node", lambda: "gpu7.lab.org")
+    assert without_names("/home/marie/data of marie: gpu7, gpu7.lab.org") == "~/data of USER: HOST, HOST"
     monkeypatch.setattr(getpass, "getuser", Mock(side_effect=KeyError("getpwuid(): uid not found: 12345")))
     salt = Path(environment.platformdirs.user_data_dir("gpubench")) / "salt"
     write(salt, "")

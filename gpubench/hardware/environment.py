@@ -228,7 +228,8 @@ def without_names(text: str) -> str:
         user = getpass.getuser()
     if len(home) > 1:
         text = text.replace(home, "~")
-    for name, stand_in in ((user, "USER"), (platform.node(), "HOST")):
+    node = platform.node()
+    for name, stand_in in ((user, "USER"), (node, "HOST"), (node.partition(".")[0], "HOST")):
         if len(name) > 2 and name not in {"root", "localhost"}:
             text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", stand_in, text)
     return text

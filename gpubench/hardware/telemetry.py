@@ -162,7 +162,7 @@ class Sampler:
         )
 
     def _card_energy(self, spans: Sequence[Span]) -> tuple[float | None, str]:
-        """Return joules and their source: the card's counter, or power over time if the counter is stuck (vGPU)."""
+        """Return joules and their source: the card's counter, or power over time if it is stuck (vGPU) or was reset."""
         counted = _counted(self._times, [reading.energy_joules for reading in self.readings], spans)
         if counted:
             return counted, "counter"
@@ -300,9 +300,10 @@ def _without_none(times: Sequence[float], values: Sequence[float | None]) -> tup
 
 
 def _counted(times: Sequence[float], counts: Sequence[float | None], spans: Sequence[Span]) -> float | None:
-    """Return the increase of a counter inside `spans`, or None with too few readings there."""
+    """Return the increase of a counter inside `spans`; None with too few readings there, or if it ever fell."""
     at, values = _without_none(times, counts)
-    return _between(at, values, spans) if _inside(at, spans).sum() >= LEAST_READINGS else None
+    is_usable = _inside(at, spans).sum() >= LEAST_READINGS and (np.diff(values) >= 0).all()
+    return _between(at, values, spans) if is_usable else None
 
 
 def _between(times: Floats, counts: Floats, spans: Sequence[Span]) -> float:

@@ -101,8 +101,9 @@ class AmdCard:
 
     def processes(self) -> Processes | None:
         """Return the processes that compute on the card, or None if the driver does not list them."""
-        listed = self._ask("amdsmi_get_gpu_process_list")
-        return None if listed is None else Processes(compute=frozenset(int(process["pid"]) for process in listed))
+        with contextlib.suppress(TypeError):  # no list; or, until ROCm 6.0, handles instead of dicts
+            return Processes(frozenset(int(process["pid"]) for process in self._ask("amdsmi_get_gpu_process_list")))
+        return None
 
     def _reasons(self) -> frozenset[str] | None:
         """Return the limits that were active at some time since the last reading."""
