@@ -167,7 +167,7 @@ def test_data_is_a_root_or_the_folder_itself(root, monkeypatch, how):
         datasets.locate(["cifar100"], None)
 
 
-@pytest.mark.parametrize(("content", "words"), [(None, "not there"), (FILES["train"][:1000], "its MD5 differs")])
+@pytest.mark.parametrize(("content", "words"), [(None, "No such file"), (FILES["train"][:1000], "its MD5 differs")])
 def test_a_missing_or_truncated_file_is_named_with_both_ways_out(root, content, words):
     path = root / "cifar-100-python" / "train"
     path.unlink() if content is None else path.write_bytes(content)

@@ -47,6 +47,7 @@ def test_a_flat_tree_is_split_always_alike_by_class_and_named_by_its_files(flat)
     before = images.read_tree(flat).name
     assert before.startswith("tree-2-16-")
     photo(flat / "cat" / "1.jpg", (70, 70))
+    (flat / "cat" / "broken.jpg").symlink_to("nowhere")
     assert images.read_tree(flat).name != before
 
 

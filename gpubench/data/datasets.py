@@ -187,8 +187,7 @@ def check(name: str, root: Path) -> None:
     """Raise UserError that names the first file that is missing or has a wrong checksum."""
     dataset = DATASETS[name]
     for file, md5 in dataset.files.items():
-        path = root / dataset.folder / file
-        _verified(path, md5, name)
+        _verified(root / dataset.folder / file, md5, name)
 
 
 def _verified(path: Path, md5: str, name: str) -> bytes:
@@ -199,8 +198,8 @@ def _verified(path: Path, md5: str, name: str) -> bytes:
     )
     try:
         content = path.read_bytes()
-    except OSError:
-        raise UserError(f"{path}: not there; {advice}") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); {advice}") from None
     if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
         raise UserError(f"{path}: not the official file (its MD5 differs: truncated or changed); {advice}")
     return content

@@ -84,7 +84,8 @@ class Tree:
         for split in (self.train, self.valid):
             for index in range(len(split)):
                 path = split.path(index)
-                size = (self.root / path).stat().st_size
+                file = self.root / path
+                size = file.stat().st_size if file.exists() else 0  # a broken link is a bad image, as in training
                 digest.update(f"{path}\0{size}\0".encode(errors="surrogateescape"))
         return f"tree-{counts[0]}-{counts[1]}-{digest.hexdigest()[:8]}"
 
