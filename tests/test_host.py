@@ -35,6 +35,7 @@ def test_governors_and_process_namespaces_are_told(tmp_path):
     link.symlink_to("pid:[4026532448]")
     assert not host.all_processes_visible(link)
     assert not host.all_processes_visible(tmp_path / "none")
+    assert host.text_of(Path(sys.executable))  # not UTF-8
 
 
 def test_the_memory_node_of_a_card_and_whether_the_process_may_leave_it(tmp_path):

@@ -211,6 +211,7 @@ def test_the_fastest_six_of_twelve_are_found(tmp_path, kept):
     assert submitted(tmp_path, rows) == []
     said = submitted(tmp_path, [rows[trial] for trial in kept])
     assert any("trial is" in line and "missing" in line for line in said)
+    assert reports([tmp_path])[tmp_path / "mine.csv"].missing == said
 
 
 def test_a_failed_trial_and_a_missed_goal_are_examined_and_not_missing(tmp_path):

@@ -190,6 +190,6 @@ def reference_seconds() -> float:
 def text_of(file: Path) -> str:
     """Return the text of a file without white space around it; empty if it cannot be read."""
     try:
-        return file.read_text().strip()
+        return file.read_text(errors="replace").strip()
     except OSError:
         return ""

@@ -29,7 +29,7 @@ def good_rows(file: File, problems: list[str]) -> dict[int, list[str]]:
     torn = bool(lines[-1].strip()) and cells[-1:] != ["end"] and not (cells and is_whole(names, cells))
     rows, wrong, newer = dict[int, list[str]](), dict[int, str](), list[str]()
     for number, line in enumerate(lines, start=2):
-        if not line.strip() or line == file.header:  # files joined with `cat` repeat the header
+        if not line.strip() or line.lstrip("\ufeff") == file.header:  # files joined with `cat` repeat it
             continue
         cells = _cells(line, names)
         by_name = dict(zip(names, cells, strict=False))

@@ -200,7 +200,5 @@ def cells_of(header: Sequence[str], line: bytes) -> list[str]:
         import polars as pl
 
         # Only Python's csv sees more cells after a stray quote; polars accepted the line.
-        cells = [
-            "" if cell is None else cell for cell in pl.read_csv(line, has_header=False, infer_schema=False).row(0)
-        ]
+        cells = [*pl.read_csv(line, has_header=False, infer_schema=False).fill_null("").row(0)]
     return in_our_columns(header, cells)

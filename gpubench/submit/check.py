@@ -46,8 +46,9 @@ class Report:
 
 
 def reports(paths: Sequence[Path], against: Sequence[Path] = ()) -> dict[Path, Report]:
-    """Return a report for each file. Their rows are compared with each other, and with published files in `against`."""
-    files = {path: load([path], keep=True) for path in dict.fromkeys(paths)}
+    """Return a report for each file, also of folders. All rows are compared with each other and with `against`."""
+    all_files = dict.fromkeys(file for path in paths for file in (sorted(path.glob("*.csv")) or [path]))
+    files = {path: load([path], keep=True) for path in all_files}
     rows = {path: rows_of(loaded) for path, loaded in files.items()}
     submitted = {path.resolve() for path in files}
     published = [row for row in rows_of(load(against, keep=True)) if row.place.path.resolve() not in submitted]
