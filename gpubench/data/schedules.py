@@ -191,11 +191,11 @@ def line_of(schedule: Schedule) -> str:
     for phase in schedule.phases:
         text = f"phase:epochs=[{phase.first},{phase.end}],size={phase.size},batch={phase.batch}"
         text += f",copies={phase.copies}" if phase.copies else ""
-        text += f",min_scale={phase.min_scale:g}" if phase.min_scale != Phase.min_scale else ""
+        text += f",min_scale={phase.min_scale:.12g}" if phase.min_scale != Phase.min_scale else ""
         parts.append(text + (",rect_val=true" if phase.rect_val else ""))
     for ramp in schedule.ramps:
-        text = f"ramp:epochs=[{ramp.first:.6g},{ramp.end:.6g}],lr=[{ramp.lr[0]:.6g},{ramp.lr[1]:.6g}]"
-        parts.append(text + (f",power={ramp.power:.6g}" if ramp.power != Ramp.power else ""))
+        text = f"ramp:epochs=[{ramp.first:.12g},{ramp.end:.12g}],lr=[{ramp.lr[0]:.12g},{ramp.lr[1]:.12g}]"
+        parts.append(text + (f",power={ramp.power:.12g}" if ramp.power != Ramp.power else ""))
     return ";".join(parts)
 
 
