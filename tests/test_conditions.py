@@ -30,7 +30,7 @@ def state(**changes):
 
 
 CHECKS = {
-    "power limit below default": (state(power_limit_watts=300), "fix", "300 W, below", "nvidia-smi -i GPU-1 -pl 350"),
+    "power limit below default": (state(power_limit_watts=349.6), "fix", "349.6 W, below", "smi -i GPU-1 -pl 350"),
     "power limit above default": (state(power_limit_watts=400), "note", "400 W, above", "-pl 350"),
     "changed clocks": (state(clocks_policy="application clock 1005 MHz of 1245"), "fix", "1005 MHz", "-rac"),
     "MIG": (state(mig="on"), "note", "slice of a card", "-mig 0"),
@@ -45,13 +45,12 @@ CHECKS = {
     "power brake": (loaded(reasons=frozenset({"power_brake"})), "fix", "power_brake", "power supply"),
     "locked clock": (loaded(sm_clock_mhz=1200), "fix", "1200 of 2000 MHz", "nvidia-smi -i GPU-1 -rgc"),
     "no load": (replace(FINE, loaded=(), load_failure="CUDA error"), "fix", "failed: CUDA error", "restart"),
-    "two nodes": (
-        replace(state(numa_node=1), leaves_node=True),
-        "note",
-        "memory node 1",
-        "--cpunodebind=1 --membind=1",
+    "nodes": (replace(state(numa_node=1), leaves_node=True), "note", "memory node 1", "--cpunodebind=1 --membind=1"),
+    "unknown generation": (
+        replace(loaded(pcie_width=8), state=replace(FINE.state, max_pcie_generation=None)),
+        "fix", "4 x8 of a possible generation ? x16", "seat the card",
     ),
-}
+}  # fmt: skip
 
 
 def test_a_card_in_order_at_rest_at_its_power_cap_or_silent_is_fine():

@@ -179,10 +179,10 @@ def _check_settings(check: CardCheck) -> Iterator[Check]:
     device, state, commands = check.device, check.state, check.commands
     limit, default = state.power_limit_watts, state.default_power_limit_watts
     if limit and default and limit < default:
-        text = f"{device}: power limit {limit:.0f} W, below the default of {default:.0f} W"
+        text = f"{device}: power limit {limit:g} W, below the default of {default:g} W"
         yield Check("fix", text, commands.power_limit.format(watts=default))
     elif limit and default and limit > default:
-        text = f"{device}: power limit {limit:.0f} W, above the default of {default:.0f} W; rows record both limits"
+        text = f"{device}: power limit {limit:g} W, above the default of {default:g} W; rows record both limits"
         yield Check("note", text, f"{commands.power_limit.format(watts=default)} restores the default")
     if state.clocks_policy not in {"", "default"}:
         advice = f"{commands.clocks}; remove an offset with the tool that set it (nvidia-settings, a tuning tool)"
@@ -234,10 +234,9 @@ def _check_load(check: CardCheck) -> Iterator[Check]:
     narrow = width and state.max_pcie_width and width < state.max_pcie_width
     slow = generation and state.max_pcie_generation and generation < state.max_pcie_generation
     if narrow or slow:
-        text = (
-            f"{device}: PCIe link under load is generation {generation:.0f} x{width:.0f}"
-            f" of a possible generation {state.max_pcie_generation} x{state.max_pcie_width}"
-        )
+        links = ((int(generation), int(width)), (state.max_pcie_generation, state.max_pcie_width))
+        under_load, possible = (f"generation {number or '?'} x{lanes or '?'}" for number, lanes in links)
+        text = f"{device}: PCIe link under load is {under_load} of a possible {possible}"
         advice = "reseat the card, use the slot next to the CPU, no riser; set the slot's speed to auto in the BIOS"
         yield Check("fix", text, advice)
     reasons = set().union(*(r.reasons or () for r in loaded))
