@@ -88,7 +88,8 @@ def as_markdown(answer: Answer) -> str:
     """Return the results, then each section with its tables, as Markdown for an issue or a README."""
     parts = [f"{_escaped(answer.headline)}\n"]
     if answer.results:
-        header = [answer.gain, "interval", "verdict", "what", "details"]
+        value = "value" if any(result.figure for result in answer.results) else answer.gain
+        header = [value, "interval", "verdict", "what", "details"]
         parts.append(_grid(header, [list(cells_of(result)) for result in answer.results], set(header[:2])))
         parts += [f"{_escaped(line)}\n" for line in legend(answer.results)]
     if read := read_of(answer):

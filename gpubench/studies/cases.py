@@ -81,7 +81,7 @@ def cases_table(groups: Sequence[Group], metric: Metric) -> Table:
 
 def batch_text(group: Group) -> str:
     """Return the batch and the policy that chose it."""
-    size = "" if math.isnan(group.batch_size) else f"{group.batch_size:.0f} "
+    size = "unknown " if math.isnan(group.batch_size) else f"{group.batch_size:.0f} "
     return f"{size}({group.batch_policy}{', capped' if group.row['batch_capped'] else ''})"
 
 

@@ -102,7 +102,8 @@ def basis(result: Result) -> str:
     """Return suite, models, settings (not `synthetic` beside `synthetic data`), runs, interval and caveats as text."""
     settings = [text for text in result.settings if not any(d.startswith(f"{text} ") for d in result.differences)]
     words = [result.suite, result.models_beside(result.said), *settings[:2]]
-    words.append(runs(result.trials) + ": rough" * (result.verdict == "one run"))
+    each = " each" * (len(result.models) > 1 > result.trials[1])
+    words.append(f"{runs(result.trials)}{each}" + ": rough" * (result.verdict == "one run"))
     if result.interval:
         words.append(f"95%: {gain(result.interval[0])} to {gain(result.interval[1])}")
     words.append(why_undecided(result))
@@ -114,7 +115,7 @@ def basis(result: Result) -> str:
 def why_undecided(result: Result) -> str:
     """Return `undecided`, or why there is no verdict; empty for a verdict, and if nothing was tested."""
     if result.sure:
-        return f"{result.sure[0]} of {len(result.parts)} {result.sure[1]}, others undecided"
+        return f"{result.sure[0]} of {len(result.parts)} {result.sure[1]}, the rest undecided"
     if result.verdict in {*DECIDED, "one run", "no test", ""}:
         return ""
     return "undecided" if result.verdict == "undecided" else f"no verdict: {result.verdict}"
