@@ -102,8 +102,9 @@ def basis(result: Result) -> str:
     """Return suite, models, settings (not `synthetic` beside `synthetic data`), runs, interval and caveats as text."""
     settings = [text for text in result.settings if not any(d.startswith(f"{text} ") for d in result.differences)]
     words = [result.suite, result.models_beside(result.said), *settings[:2]]
-    each = " each" * (len(result.models) > 1 > result.trials[1])
-    words.append(f"{runs(result.trials)}{each}" + ": rough" * (result.verdict == "one run"))
+    count = runs(result.trials)
+    count = f"at least {count} each" if len(result.models) > 1 > result.trials[1] else count
+    words.append(count + ": rough" * (result.verdict == "one run"))
     if result.interval:
         words.append(f"95%: {gain(result.interval[0])} to {gain(result.interval[1])}")
     words.append(why_undecided(result))
@@ -132,8 +133,11 @@ def sides_of(result: Result, unit: str) -> str:
         sides = [side / seconds for side in sides]
     if unit == "share":
         return "/".join(f"{100 * side:.1f}" for side in sides) + "%"
-    texts = "/".join(f"{side:,.0f}" if side >= 10 else f"{side:.1f}" for side in sides)
-    return f"{texts} {unit}" if result.unit or unit in {"days", "h", "min", "s"} else texts
+    unit = unit if result.unit or unit in {"days", "h", "min", "s"} else ""
+    if max(sides) >= 1e6:
+        sides, unit = [side / 1e6 for side in sides], f"million {unit}"
+    texts = (f"{side:,.0f}" if side >= 10 else f"{side:.1f}" if side >= 1 else f"{side:.2g}" for side in sides)
+    return f"{'/'.join(texts)} {unit}".rstrip()
 
 
 def time_unit(seconds: float) -> tuple[int, str]:
@@ -386,8 +390,8 @@ def read_of(answer: Answer) -> list[str]:
         return [f"{answer.about:,} of {rows}{f' in {files}' if answer.files else ''}."]
     sentences = [f"{files}, {rows}." if answer.files else f"{rows}."]
     sentences += [f"{answer.stopped:,} trial{'s' * (answer.stopped > 1)} not finished."] if answer.stopped else []
-    lacking = "a usable time" if answer.metric == "seconds" else answer.metric
-    sentences += [f"{answer.failed - answer.stopped:,} without {lacking}."] if answer.failed > answer.stopped else []
+    what = "time" if answer.metric == "seconds" else answer.metric
+    sentences += [f"{answer.failed - answer.stopped:,} without a usable {what}."] * (answer.failed > answer.stopped)
     sentences += [f"{answer.missed:,} run{'s' * (answer.missed > 1)} missed the goal."] if answer.missed else []
     return sentences
 
