@@ -206,7 +206,7 @@ def _results(results: Sequence[Result], answer: Answer, width: int) -> list[str]
     value = "value" if any(figures) else answer.gain
     units = {result.unit or answer.unit for result in results if result.parts}
     unit = units.pop() if len(units) == 1 else "figures"
-    figure = {"s": "time", "share": answer.metric}.get(unit, unit)
+    figure = {"s": "time", "share": answer.metric, "count": "batch"}.get(unit, unit)
     what = "A / B" if all(result.baseline for result in results) else "what"
     heads = (value, "interval", f"{figure} A/B", what, "details")
     cells = zip(*(_line(result, answer.unit) for result in results), strict=True)
@@ -331,7 +331,7 @@ def _tail(answer: Answer, results: list[Result], listed: list[Result], width: in
     yield from wrapped(" ".join(parts), width)
     if width >= NARROW:
         better = "faster" if answer.gain == "speedup" else "better"
-        ratios = [f"A / B: above 1, A is {better}."] if any(result.baseline for result in listed) else []
+        ratios = [f"A / B: above 1, A is {better}."] * any(r.baseline and (r.parts or not r.figure) for r in listed)
         doubt = ["?: no clear verdict."] if any(result.interval and not result.decided for result in results) else []
         signs = " ".join([*ratios, *doubt, *legend(results)])
         signs = signs if in_full else signs.replace("has a caveat.", "has a caveat; see --all.")

@@ -254,7 +254,9 @@ def with_differences(titles: Sequence[str], rows: Sequence[Mapping[str, Any]]) -
     for row in rows:
         texts = {column: f"{column}={text_of(value)}" for column, value in row.items() if column != "params"}
         texts |= {"model": str(row["model"])} if "model" in row else {}
-        texts |= {"precision": str(row["precision"]), "card": short(str(row["card"]))}
+        precision = str(row["precision"])
+        precision = "unknown precision" if precision == "unknown" else precision
+        texts |= {"precision": precision, "card": short(str(row["card"]))}
         machine = {column: texts.pop(column) for column in (*STACK, *SPECIMEN) if column in texts}
         facts.append(texts | settings_of(row) | machine)  # earlier facts are preferred
     return [", ".join(filter(None, [title, *more])) for title, more in zip(titles, apart(titles, facts), strict=True)]
@@ -390,8 +392,8 @@ def read_of(answer: Answer) -> list[str]:
         return [f"{answer.about:,} of {rows}{f' in {files}' if answer.files else ''}."]
     sentences = [f"{files}, {rows}." if answer.files else f"{rows}."]
     sentences += [f"{answer.stopped:,} trial{'s' * (answer.stopped > 1)} not finished."] if answer.stopped else []
-    what = "time" if answer.metric == "seconds" else answer.metric
-    sentences += [f"{answer.failed - answer.stopped:,} without a usable {what}."] * (answer.failed > answer.stopped)
+    what = "a usable time" if answer.metric == "seconds" else f"a figure for {answer.metric}"
+    sentences += [f"{answer.failed - answer.stopped:,} without {what}."] * (answer.failed > answer.stopped)
     sentences += [f"{answer.missed:,} run{'s' * (answer.missed > 1)} missed the goal."] if answer.missed else []
     return sentences
 
