@@ -10,12 +10,12 @@ from gpubench.printed import duration, shortened, shown
 from gpubench.show.numbers import filled_columns, interval_text, significant
 from gpubench.show.wrap import LEAST_WIDTH, WIDTH, cut, fitted, folded, indented, line_width, wrapped
 from gpubench.studies.section import Answer, Result, Section, Table
-from gpubench.studies.words import PROJECTED, gain, read_of, sides_of
+from gpubench.studies.words import PROJECTED, gain, range_text, read_of, sides_of
 
 LINES = 25
 NARROW = 60
 """In a terminal with fewer characters, results are sentences instead of a table."""
-NAME, CARD = 36, 12
+NAME, CARD = 36, 16
 """Maximum width of a model's name, and of a card's name above a column, in characters."""
 KEYS = 3
 """Maximum number of key columns: the first columns, which identify a line."""
@@ -224,7 +224,7 @@ def _line(result: Result, unit: str) -> tuple[str, str, str, str, str]:
 
 def cells_of(result: Result) -> tuple[str, str, str, str, str]:
     """Return a result's value, interval, verdict, what is compared, and details. `legend` explains the signs."""
-    interval = f"{gain(result.interval[0])}-{gain(result.interval[1])}" if result.interval else ""
+    interval = f"{'mean ' * bool(result.figure)}{range_text(result.interval)}" if result.interval else ""
     what = f"{result.what} on {result.place}" if result.place else result.what
     line = (
         f"{'~' * result.projected}{result.figure or gain(result.value)}",

@@ -106,7 +106,7 @@ def basis(result: Result) -> str:
     count = f"at least {count} each" if len(result.models) > 1 > result.trials[1] else count
     words.append(count + ": rough" * (result.verdict == "one run"))
     if result.interval:
-        words.append(f"95%: {gain(result.interval[0])} to {gain(result.interval[1])}")
+        words.append(f"95%{' of the mean' * bool(result.figure)}: {' to '.join(map(gain, result.interval))}")
     words.append(why_undecided(result))
     words += [*result.differences, *([PROJECTED] if result.projected else [])]
     texts = [*(name(word, FACT) for word in words if word), *(name(caveat, CAVEAT) for caveat in result.caveats)]
