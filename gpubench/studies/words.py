@@ -254,8 +254,7 @@ def with_differences(titles: Sequence[str], rows: Sequence[Mapping[str, Any]]) -
     for row in rows:
         texts = {column: f"{column}={text_of(value)}" for column, value in row.items() if column != "params"}
         texts |= {"model": str(row["model"])} if "model" in row else {}
-        precision = str(row["precision"])
-        precision = "unknown precision" if precision == "unknown" else precision
+        precision = {"unknown": "unknown precision"}.get(str(row["precision"]), str(row["precision"]))
         texts |= {"precision": precision, "card": short(str(row["card"]))}
         machine = {column: texts.pop(column) for column in (*STACK, *SPECIMEN) if column in texts}
         facts.append(texts | settings_of(row) | machine)  # earlier facts are preferred
