@@ -150,10 +150,8 @@ def _blocks(columns: Sequence[TextColumn], width: int) -> list[Sequence[TextColu
 
 def _keys(columns: Sequence[TextColumn], widths: Sequence[int], width: int) -> int:
     """Return the number of key columns: the first texts, in at most 2/3 of the width. At least 1."""
-    keys = 1
-    while (
-        keys < min(KEYS, len(columns)) and not columns[keys].is_figure and _total(widths[: keys + 1]) <= width * 2 // 3
-    ):
+    keys, most = 1, min(KEYS, len(columns))
+    while keys < most and not columns[keys].is_figure and _total(widths[: keys + 1]) <= width * 2 // 3:
         keys += 1
     return keys
 
