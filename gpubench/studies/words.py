@@ -102,8 +102,7 @@ def basis(result: Result) -> str:
     """Return suite, models, settings (not `synthetic` beside `synthetic data`), runs, interval and caveats as text."""
     settings = [text for text in result.settings if not any(d.startswith(f"{text} ") for d in result.differences)]
     words = [result.suite, result.models_beside(result.said), *settings[:2]]
-    count = runs(result.trials)
-    count = f"at least {count} each" if len(result.models) > 1 > result.trials[1] else count
+    count = f"at least {runs(result.trials)} each" if len(result.models) > 1 > result.trials[1] else runs(result.trials)
     words.append(count + ": rough" * (result.verdict == "one run"))
     if result.interval:
         words.append(f"95%{' of the mean' * bool(result.figure)}: {' to '.join(map(gain, result.interval))}")
@@ -370,10 +369,8 @@ def chart_foot(groups: Sequence[Group]) -> str:
     trials = sorted({group.trials for group in groups})
     counts = str(trials[0]) if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
     sources = dict.fromkeys(without_commit(group.source) for group in groups if group.source)
-    facts = [
-        f"{' and '.join(dict.fromkeys(group.measured for group in groups))}, {counts} run{'s' * (trials[-1] > 1)} each"
-    ]
-    facts += marks_of(groups)
+    measured = " and ".join(dict.fromkeys(group.measured for group in groups))
+    facts = [f"{measured}, {counts} run{'s' * (trials[-1] > 1)} each", *marks_of(groups)]
     for name in ("torch", "driver", "batch"):
         values = dict.fromkeys(text_of(group.row["batch_size" if name == "batch" else name]) for group in groups)
         values.pop("", None)
