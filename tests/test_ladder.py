@@ -128,7 +128,7 @@ def test_the_chart_has_a_bar_per_rung_the_limit_and_what_missed_the_goal(tmp_pat
     assert "compute limit" in name
     assert limits == {model: pytest.approx(38.6, abs=0.05) for model in ("m1", "m2", "m3")}
     line = lines(tmp_path, *given)[0]
-    assert (line["limit"], line["limit / seconds"], line["peak"]) == ("38.6", "13%", "listed")
+    assert (line["limit, s"], line["limit / seconds"], line["peak"]) == ("38.6", "13%", "listed")
     assert lacking(ladder.results[0].said, "m1", "m3", "3.00", "fp16", "Tesla V100-SXM2-16GB") == []
     same = {"params": "epochs=1 compile=false workers=0"}
     given = [*rung(1, [30.0], success_rate=0.0, status="goal_missed", **same), *rung(2, [20.0], **same)]

@@ -235,7 +235,7 @@ def list_without_value(bad: pd.DataFrame, left_out: list[str], figure: str) -> N
         suite, model, precision, _, card, status, reason = (shown(str(part)) for part in key)  # type: ignore[attr-defined]
         why = "missed the goal" if status == "goal_missed" else status.replace("_", " ")
         why += f", but without {figure}" if status == "ok" else ""
-        why += f", {reason}" if reason else ""
+        why += f" ({reason})" if reason else ""
         left_out.append(f"{suite} {model} {precision} on {short(card)}: {count} run{'s' * (count > 1)} {why}")
 
 

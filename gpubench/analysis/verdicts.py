@@ -202,7 +202,7 @@ def _advice(c: Comparison, verdict: stats.Verdict, family: int) -> str:
     needed = max(needed, min(c.subject.trials, c.other.trials) + 1)
     # Adding trials to a session after seeing its result would bias the test.
     amount = f"about {needed}" if needed <= MOST_TRIALS else f"over {MOST_TRIALS}"
-    return f"a new session of {amount} trials per side would decide"
+    return f"a new run of {amount} trials per side would decide"
 
 
 def accuracies_judged(comparisons: Sequence[Comparison]) -> list[Comparison]:

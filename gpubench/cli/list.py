@@ -63,7 +63,7 @@ def _params(params: "Mapping[str, Param]") -> Iterator[str]:
         default = f"{param.default:g}" if isinstance(param.default, float) else str(param.default)
         default = default.lower() if isinstance(param.default, bool) else default
         choices = f" ({'|'.join(map(str, param.choices))})" if param.choices else ""
-        yield from _wrapped(f"--set {name}={default}{choices}  {param.help}")
+        yield from _wrapped(f"--set {name}={default}{choices}: {param.help}")
 
 
 def _wrapped(text: str) -> list[str]:

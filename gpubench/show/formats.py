@@ -76,19 +76,16 @@ def as_csv(answer: Answer) -> str:
         about = {"section": section.title, "study": section.study, "table": table.name}
         columns, values = flat(table)
         lines += [about | dict(zip(columns, line, strict=True)) for line in values]
-    return csv_text([shown(name) for name in names], ([_shown(line.get(name)) for name in names] for line in lines))
-
-
-def _shown(value: Any) -> Any:
-    """Return the value; a text loses its control characters."""
-    return shown(value) if isinstance(value, str) else value
+    cells = ([shown(value) if isinstance(value, str) else value for value in map(line.get, names)] for line in lines)
+    return csv_text([shown(name) for name in names], cells)
 
 
 def as_markdown(answer: Answer) -> str:
     """Return the results, then each section with its tables, as Markdown for an issue or a README."""
     parts = [f"{_escaped(answer.headline)}\n"]
     if answer.results:
-        header = [answer.gain, "interval", "verdict", "what", "details"]
+        value = "value" if any(result.figure for result in answer.results) else answer.gain
+        header = [value, "interval", "verdict", "what", "details"]
         parts.append(_grid(header, [list(cells_of(result)) for result in answer.results], set(header[:2])))
         parts += [f"{_escaped(line)}\n" for line in legend(answer.results)]
     if read := read_of(answer):

@@ -10,12 +10,12 @@ from gpubench.printed import duration, shortened, shown
 from gpubench.show.numbers import filled_columns, interval_text, significant
 from gpubench.show.wrap import LEAST_WIDTH, WIDTH, cut, fitted, folded, indented, line_width, wrapped
 from gpubench.studies.section import Answer, Result, Section, Table
-from gpubench.studies.words import PROJECTED, gain, read_of, sides_of
+from gpubench.studies.words import PROJECTED, gain, range_text, read_of, sides_of
 
 LINES = 25
 NARROW = 60
 """In a terminal with fewer characters, results are sentences instead of a table."""
-NAME, CARD = 36, 12
+NAME, CARD = 36, 16
 """Maximum width of a model's name, and of a card's name above a column, in characters."""
 KEYS = 3
 """Maximum number of key columns: the first columns, which identify a line."""
@@ -150,10 +150,8 @@ def _blocks(columns: Sequence[TextColumn], width: int) -> list[Sequence[TextColu
 
 def _keys(columns: Sequence[TextColumn], widths: Sequence[int], width: int) -> int:
     """Return the number of key columns: the first texts, in at most 2/3 of the width. At least 1."""
-    keys = 1
-    while (
-        keys < min(KEYS, len(columns)) and not columns[keys].is_figure and _total(widths[: keys + 1]) <= width * 2 // 3
-    ):
+    keys, most = 1, min(KEYS, len(columns))
+    while keys < most and not columns[keys].is_figure and _total(widths[: keys + 1]) <= width * 2 // 3:
         keys += 1
     return keys
 
@@ -206,7 +204,7 @@ def _results(results: Sequence[Result], answer: Answer, width: int) -> list[str]
     value = "value" if any(figures) else answer.gain
     units = {result.unit or answer.unit for result in results if result.parts}
     unit = units.pop() if len(units) == 1 else "figures"
-    figure = {"s": "time", "share": answer.metric}.get(unit, unit)
+    figure = {"s": "time", "share": answer.metric, "count": "batch"}.get(unit, unit)
     what = "A / B" if all(result.baseline for result in results) else "what"
     heads = (value, "interval", f"{figure} A/B", what, "details")
     cells = zip(*(_line(result, answer.unit) for result in results), strict=True)
@@ -224,7 +222,7 @@ def _line(result: Result, unit: str) -> tuple[str, str, str, str, str]:
 
 def cells_of(result: Result) -> tuple[str, str, str, str, str]:
     """Return a result's value, interval, verdict, what is compared, and details. `legend` explains the signs."""
-    interval = f"{gain(result.interval[0])}-{gain(result.interval[1])}" if result.interval else ""
+    interval = f"{'mean ' * bool(result.figure)}{range_text(result.interval)}" if result.interval else ""
     what = f"{result.what} on {result.place}" if result.place else result.what
     line = (
         f"{'~' * result.projected}{result.figure or gain(result.value)}",
@@ -331,7 +329,7 @@ def _tail(answer: Answer, results: list[Result], listed: list[Result], width: in
     yield from wrapped(" ".join(parts), width)
     if width >= NARROW:
         better = "faster" if answer.gain == "speedup" else "better"
-        ratios = [f"A / B: above 1, A is {better}."] if any(result.baseline for result in listed) else []
+        ratios = [f"A / B: above 1, A is {better}."] * any(r.baseline and (r.parts or not r.figure) for r in listed)
         doubt = ["?: no clear verdict."] if any(result.interval and not result.decided for result in results) else []
         signs = " ".join([*ratios, *doubt, *legend(results)])
         signs = signs if in_full else signs.replace("has a caveat.", "has a caveat; see --all.")

@@ -54,7 +54,7 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
     rows = compared.frame["case"]
     gains = [result for result in results if not result.says_why]
     lost = dict.fromkeys(line for workload in compared.workloads for line in pairs.without_compared(workload, compared))
-    why_nothing = "; ".join(lost) or f"no two rows differ in {' or '.join(compared.axes)} alone"
+    why_nothing = words.listed(lost, 3) if lost else f"no two rows differ in {' or '.join(compared.axes)} alone"
     return Answer(
         headline=headline(gains) if gains else f"{_first_rate(compared)}Nothing here can be compared: {why_nothing}.",
         results=tuple(results),
@@ -211,14 +211,8 @@ def headline(results: Sequence[Result]) -> str:
     alike = [result for result in results if basis(result) == basis(first)][:3]
     if first.kind != "card" or first.interval or first.figure or len({result.where for result in alike}) < len(alike):
         return first.sentence
-    parts = [
-        first.said,
-        *(
-            f"{'with a caveat, ' * bool(result.caveats)}{words.times(result.value)} {result.where}"
-            for result in alike[1:]
-        ),
-    ]
-    return f"{', and '.join(parts)} ({first.basis})."
+    more = [f"{', with a caveat,' * bool(r.caveats)} {words.times(r.value)} {r.where}" for r in alike[1:]]
+    return f"{', and'.join([first.said, *more])} ({first.basis})."
 
 
 def only(answer: Answer, wish: str) -> Answer:

@@ -126,7 +126,7 @@ def _bottleneck(row: Mapping[str, Any], throttled: bool) -> tuple[Bottleneck, st
         return "unknown", f"{evidence}: the step is shorter than its limit, so a figure is wrong"
     ordered = sorted(shares, key=lambda name: -shares[name].value)
     if not ordered:
-        texts = texts or [f"the row has no `{stall_column}` (wait for data)"]
+        texts = texts or [f"`{stall_column}` (wait for data) was not measured"]
         return "unknown", "; ".join([*texts, _missing(row)])
     top = shares[ordered[0]]
     rest = max((shares[name].value for name in ordered[1:]), default=0.0)

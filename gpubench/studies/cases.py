@@ -8,6 +8,7 @@ import pandas as pd
 from gpubench.analysis.groups import Group, texts_of
 from gpubench.analysis.matching import TWIN_POLICIES
 from gpubench.analysis.metrics import SECONDS, Metric
+from gpubench.analysis.stats import median
 from gpubench.rows.row import SHOWN_QUALITIES
 from gpubench.studies import words
 from gpubench.studies.section import Column, Estimate, Table, Value
@@ -33,7 +34,7 @@ def estimate(group: Group, metric: Metric = SECONDS) -> Value:
     """Return a group's median with its interval. Without values, return its status if it failed, else None."""
     if not group.values:
         return group.status.replace("_", " ") if group.status not in TRAINED else None
-    return Estimate(metric.shown(group.median), *(interval_of(group, metric) or (None, None)))
+    return Estimate(median(map(metric.shown, group.values)), *(interval_of(group, metric) or (None, None)))
 
 
 def interval_of(group: Group, metric: Metric) -> tuple[float, float] | None:
@@ -81,7 +82,7 @@ def cases_table(groups: Sequence[Group], metric: Metric) -> Table:
 
 def batch_text(group: Group) -> str:
     """Return the batch and the policy that chose it."""
-    size = "" if math.isnan(group.batch_size) else f"{group.batch_size:.0f} "
+    size = "unknown " if math.isnan(group.batch_size) else f"{group.batch_size:.0f} "
     return f"{size}({group.batch_policy}{', capped' if group.row['batch_capped'] else ''})"
 
 

@@ -170,7 +170,7 @@ def _line(rung: Group, before: Group | None) -> dict[Column, Value]:
         Column("reached the goal"): _reached(rung),
         # Expected time until a run reaches the goal, failed runs included.
         Column("seconds to a success", "s", "lower"): rung.median / share if share else None,
-        Column("limit", "s"): limit,
+        Column("limit, s", "s"): limit,
         Column("limit / seconds", "share", places=0): limit / rung.median if limit else None,
         Column("peak"): bound.peak if limit else "",
         Column("notes", note=True): "; ".join(_notes(rung)),

@@ -230,7 +230,7 @@ def _of_sums(
             Column("size", "bytes"): line["bytes"],
             Column("fastest"): f"{line['algorithm']}{', fused' * line['fused']}",
             Column("seconds", "s", "lower"): line["seconds"],
-            Column("busbw", "GB/s", "higher"): line["busbw"],
+            Column("busbw, GB/s", "GB/s", "higher"): line["busbw"],
         }
         for line in sums
     ]

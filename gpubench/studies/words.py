@@ -102,9 +102,10 @@ def basis(result: Result) -> str:
     """Return suite, models, settings (not `synthetic` beside `synthetic data`), runs, interval and caveats as text."""
     settings = [text for text in result.settings if not any(d.startswith(f"{text} ") for d in result.differences)]
     words = [result.suite, result.models_beside(result.said), *settings[:2]]
-    words.append(runs(result.trials) + ": rough" * (result.verdict == "one run"))
+    count = f"at least {runs(result.trials)} each" if len(result.models) > 1 > result.trials[1] else runs(result.trials)
+    words.append(count + ": rough" * (result.verdict == "one run"))
     if result.interval:
-        words.append(f"95%: {gain(result.interval[0])} to {gain(result.interval[1])}")
+        words.append(f"95%{' of the mean' * bool(result.figure)}: {' to '.join(map(gain, result.interval))}")
     words.append(why_undecided(result))
     words += [*result.differences, *([PROJECTED] if result.projected else [])]
     texts = [*(name(word, FACT) for word in words if word), *(name(caveat, CAVEAT) for caveat in result.caveats)]
@@ -114,7 +115,7 @@ def basis(result: Result) -> str:
 def why_undecided(result: Result) -> str:
     """Return `undecided`, or why there is no verdict; empty for a verdict, and if nothing was tested."""
     if result.sure:
-        return f"{result.sure[0]} of {len(result.parts)} {result.sure[1]}, others undecided"
+        return f"{result.sure[0]} of {len(result.parts)} {result.sure[1]}, the rest undecided"
     if result.verdict in {*DECIDED, "one run", "no test", ""}:
         return ""
     return "undecided" if result.verdict == "undecided" else f"no verdict: {result.verdict}"
@@ -131,8 +132,11 @@ def sides_of(result: Result, unit: str) -> str:
         sides = [side / seconds for side in sides]
     if unit == "share":
         return "/".join(f"{100 * side:.1f}" for side in sides) + "%"
-    texts = "/".join(f"{side:,.0f}" if side >= 10 else f"{side:.1f}" for side in sides)
-    return f"{texts} {unit}" if result.unit or unit in {"days", "h", "min", "s"} else texts
+    unit = unit if result.unit or unit in {"days", "h", "min", "s"} else ""
+    if max(sides) >= 1e6:
+        sides, unit = [side / 1e6 for side in sides], f"million {unit}"
+    texts = (f"{side:,.0f}" if side >= 10 else f"{side:.1f}" if side >= 1 else f"{side:.2g}" for side in sides)
+    return f"{'/'.join(texts)} {unit}".rstrip()
 
 
 def time_unit(seconds: float) -> tuple[int, str]:
@@ -249,7 +253,8 @@ def with_differences(titles: Sequence[str], rows: Sequence[Mapping[str, Any]]) -
     for row in rows:
         texts = {column: f"{column}={text_of(value)}" for column, value in row.items() if column != "params"}
         texts |= {"model": str(row["model"])} if "model" in row else {}
-        texts |= {"precision": str(row["precision"]), "card": short(str(row["card"]))}
+        precision = {"unknown": "unknown precision"}.get(str(row["precision"]), str(row["precision"]))
+        texts |= {"precision": precision, "card": short(str(row["card"]))}
         machine = {column: texts.pop(column) for column in (*STACK, *SPECIMEN) if column in texts}
         facts.append(texts | settings_of(row) | machine)  # earlier facts are preferred
     return [", ".join(filter(None, [title, *more])) for title, more in zip(titles, apart(titles, facts), strict=True)]
@@ -364,10 +369,8 @@ def chart_foot(groups: Sequence[Group]) -> str:
     trials = sorted({group.trials for group in groups})
     counts = str(trials[0]) if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
     sources = dict.fromkeys(without_commit(group.source) for group in groups if group.source)
-    facts = [
-        f"{' and '.join(dict.fromkeys(group.measured for group in groups))}, {counts} run{'s' * (trials[-1] > 1)} each"
-    ]
-    facts += marks_of(groups)
+    measured = " and ".join(dict.fromkeys(group.measured for group in groups))
+    facts = [f"{measured}, {counts} run{'s' * (trials[-1] > 1)} each", *marks_of(groups)]
     for name in ("torch", "driver", "batch"):
         values = dict.fromkeys(text_of(group.row["batch_size" if name == "batch" else name]) for group in groups)
         values.pop("", None)
@@ -385,8 +388,8 @@ def read_of(answer: Answer) -> list[str]:
         return [f"{answer.about:,} of {rows}{f' in {files}' if answer.files else ''}."]
     sentences = [f"{files}, {rows}." if answer.files else f"{rows}."]
     sentences += [f"{answer.stopped:,} trial{'s' * (answer.stopped > 1)} not finished."] if answer.stopped else []
-    lacking = "a usable time" if answer.metric == "seconds" else answer.metric
-    sentences += [f"{answer.failed - answer.stopped:,} without {lacking}."] if answer.failed > answer.stopped else []
+    what = "a usable time" if answer.metric == "seconds" else f"a figure for {answer.metric}"
+    sentences += [f"{answer.failed - answer.stopped:,} without {what}."] * (answer.failed > answer.stopped)
     sentences += [f"{answer.missed:,} run{'s' * (answer.missed > 1)} missed the goal."] if answer.missed else []
     return sentences
 

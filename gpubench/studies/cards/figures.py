@@ -17,7 +17,7 @@ CLASSES = {"half": "half precision", "fp32": "FP32", "strict": "FP32 without TF3
 """Classes of precisions, with their names in sentences. Speeds are compared within one class."""
 FAMILIES = ("convolution", "matmul")
 """Kinds of models: convolutional networks; transformers and recurrent networks."""
-TF32_NOTE = "FP32: TF32 where the card has it (Ampere and newer)."
+TF32_NOTE = "FP32 includes TF32 where the card has it (Ampere and newer)."
 """The meaning of the class `fp32`."""
 CLASS_OF = {
     "amp-fp16": "half",

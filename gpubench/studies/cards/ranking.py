@@ -46,6 +46,7 @@ class Ranking:
     reference: str
     classes: tuple[str, ...]
     figures: int
+    """Number of published figures in the first class, and of their `sources`."""
     sources: int
 
     def well_known(self, most: int) -> tuple[RankedCard, ...]:
@@ -67,9 +68,9 @@ def rank(
     reference: str = REFERENCE, classes: Sequence[str] = DEFAULT_CLASSES, dollars: Mapping[str, float] | None = None
 ) -> Ranking:
     """Return all cards by their speed in the first class; `dollars` are per hour, by card."""
-    groups, first = published().groups, classes[0]
+    first, dollars = classes[0], dollars or {}
+    groups = [group for group in published().groups if group.kind == first]
     measured, figures = published_speeds(first).cards, Counter(figure.card for figure in published().used)
-    dollars = dollars or {}
     lines = []
     for card in data_sheets():
         ratios = {kind: published_speeds(kind).ratio(card, reference) for kind in classes}
@@ -78,7 +79,8 @@ def rank(
         per_dollar = ratios[first].scaled(share) if share else None
         lines.append(RankedCard(card, ratios, card in measured, figures[card], hourly, per_dollar))
     lines.sort(key=lambda line: line.ratios[first].value, reverse=True)
-    return Ranking(tuple(lines), reference, tuple(classes), figures.total(), len({group.source for group in groups}))
+    count, sources = sum(len(group.figures) for group in groups), {group.source for group in groups}
+    return Ranking(tuple(lines), reference, tuple(classes), count, len(sources))
 
 
 def answer(ranking: Ranking, lines: Sequence[RankedCard], *, are_chosen: bool = False) -> Answer:

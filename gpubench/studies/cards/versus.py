@@ -107,9 +107,9 @@ def _remarks(pair: Pair) -> Iterator[str]:
     if versions[0] != versions[1]:
         yield f"{versions[0]} and {versions[1]}"
     for group in (pair.one, pair.other):
-        for remark in dict.fromkeys(part for figure in group.figures for part in figure.note.split("; ")):
-            if remark.startswith(REMARKS):
-                yield f"{group.card}: {remark}"
+        parts = dict.fromkeys(part for figure in group.figures for part in figure.note.split("; "))
+        if remarks := [part for part in parts if part.startswith(REMARKS)]:
+            yield f"{group.card}: {', '.join(remarks)}"
 
 
 def brief(table: Table) -> Table:
