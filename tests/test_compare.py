@@ -64,6 +64,12 @@ def test_trials_of_one_session_that_do_not_take_turns_are_of_two(tmp_path, chang
     for result in apart:
         assert any("turns" in note for note in result.notes)
         assert (result.ratio.specimens, result.verdict in {"undecided", "one specimen"}) == (1, True)
+    blocks = [
+        [r for start, *ends in ((0, 0, 1), (late, 1, 11), (900, 11, 12)) for r in at(start, (given * 2)[slice(*ends)])]
+        for given, late in ((ours, 100), (theirs, 500))
+    ]
+    blocks = [[replace(r, trial=n) for n, r in enumerate(block)] for block in blocks]
+    assert any("turns" in note for note in only(result_of(tmp_path, *blocks)).notes), "ends alone take turns"
     if changes is not OTHER:  # two cards are two specimens however they take turns
         assert (turns.ratio.specimens, turns.verdict in {"faster", "slower"}) == (0, True)
 
@@ -75,6 +81,34 @@ def test_settings_of_every_suite_are_compared_in_one_session(tmp_path, axis, val
     ]
     c = only(result_of(tmp_path, rows(FAST, **changes[0]), rows(SLOW, **changes[1]), by=axis))
     assert (c.verdict, c.notes) == ("faster", ())
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"torch": "2.14.0"}, {}),
+        ({"suite_digest": "d2", "commit": "b"}, {}),
+        ({"params": "cudnn_benchmark=false"},) * 2,
+    ],
+)
+def test_two_stacks_of_one_session_are_two_results(tmp_path, one, other):
+    """Neither the precisions nor the changes of an ablation are averaged or paired over two versions of torch."""
+    kept = [*rows(SLOW), *rows(FAST, precision="fp16")]
+    path = tmp_path / "rows.csv"
+    records.append(path, [*kept, *rows(SLOW, **one), *rows(SLOW, precision="fp16", **one)])
+    assert sorted(result.value for result in answer([path]).results) == pytest.approx([1.0, 1.3])
+    path.unlink()
+    plain, change = ({"model": model, "studies": "ablation"} for model in ("plain", "mixed"))
+    records.append(path, [*rows(SLOW, **plain, **one), *rows(SLOW, **change, **one), *rows(FAST, **plain)])
+    records.append(path, rows(FAST, **change))
+    assert {round(c.ratio.value, 2) for c in compare([path]).comparisons} == {1.0}
+
+
+def test_the_baseline_is_a_cards_newest_session_and_not_its_slowest(tmp_path):
+    days = [at(1440 * day, rows([x * n for x in FAST], session=f"s{day}")) for day, n in enumerate((1.1, 1.4, 1.2))]
+    theirs = at(9000, rows(FAST, **OTHER, session="t"))
+    compared = result_of(tmp_path, *days, theirs).comparisons
+    assert {(c.other_name, c.choices) for c in compared} == {("RTX 2080 Ti [session s2]", 2)}
 
 
 @pytest.mark.parametrize(("start", "differing"), [("forked", ("start",)), ("fresh", ()), ("", ())])

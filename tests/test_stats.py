@@ -188,6 +188,8 @@ def test_three_specimens_pairs_and_equal_ones_by_hand():
     )
     assert (same.value, same.low, same.high, same.p) == (1, 1, 1, 1.0)
     assert (other.low, other.high, other.p) == (pytest.approx(math.e), pytest.approx(math.e), 0.0)
+    assert stats.verdict(same, 1.0, 6) == "undecided"  # three of a kind may be equal by chance
+    assert stats.verdict(stats.specimens_ratio(side(*[0] * 5), side(*[0] * 5)), 1.0, 6) == "same"
 
 
 def test_specimens_by_hand():

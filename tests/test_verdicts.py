@@ -113,7 +113,8 @@ def test_when_each_side_is_but_one_specimen(axis, changes, specimens):
 
 def several(seconds, unit="device_hash", *, names="abc", **changes):
     """A group of three specimens, or of three sessions of one device, with a trial or more each."""
-    parts = tuple(group(own, **{unit: name}, **changes) for name, own in zip(names, seconds, strict=True))
+    units = ({"session": f"of {name}", unit: name} for name in names)
+    parts = tuple(group(own, **{**at, **changes}) for at, own in zip(units, seconds, strict=True))
     whole = {unit: "", "session": "", **changes}
     return group([part.median for part in parts], parts=parts, **whole)
 
@@ -127,6 +128,11 @@ def test_specimens_and_sessions_are_counted_and_paired():
     c = comparison("card", ours, theirs)
     assert (c.ratio.specimens, c.notes) == (3, ("3 specimens each",))
     assert c.ratio.value == pytest.approx(102 / 51.25)
+    cards_of_one_host = several(THREE, card="H100", session="s1")
+    c = comparison("card", cards_of_one_host, theirs)
+    assert (c.ratio.specimens, c.notes) == (1, ("1 and 3 machines",))
+    c = comparison("card", cards_of_one_host, several(THREE, session="s2"))
+    assert (c.ratio.specimens, c.notes, c.ratio.low < 0.9) == (1, ("one machine each",), True)
     c = comparison("card", ours, group(SIX))
     assert (c.ratio.specimens, c.notes) == (1, ("3 and 1 specimens",))
     assert comparison("card", group(SIX), ours).notes == ("1 and 3 specimens",)
@@ -164,6 +170,8 @@ def test_p_is_adjusted_over_all_that_are_shown_and_may_decide():
     assert [verdict for verdict, _ in both] == ["faster", "faster"]
     three = verdicts(FASTER, *[Ratio(0.5, 0.49, 0.51, 0.04, (0.49, 0.51), (0.49, 0.51))] * 2)
     assert [verdict for verdict, _ in three] == ["undecided", "undecided", "undecided"]
+    chosen = [Comparison("card", group(FAST), group(SIX), "a", "b", FASTER, choices=n) for n in (4, 6)]
+    assert [judged([c])[0].verdict for c in chosen] == ["faster", "undecided"]  # p: 4% and 6%
     settled = [Comparison("card", group(), group(), "a", "b", FASTER, "not judged", ("why",))] * 3
     alone = [Comparison("card", group(), group(), "a", "b", Ratio(0.5, None, None, None))]
     (judgement, *rest) = judged(

@@ -268,7 +268,8 @@ def _workload(
             explicit=question.by is not None,
             best_is_base=metric.by_loss,
         )
-        comparisons += [verdicts.comparison(axis, subject, other) for subject, other in pairs]
+        choices = 2 if baseline and baseline[0] == axis else matching.choices_of(axis, members)
+        comparisons += [replace(verdicts.comparison(axis, *pair), choices=choices) for pair in pairs]
     comparisons += [
         verdicts.plain_comparison(subject, plain) for subject, plain in matching.plain_pairs(members, switches)
     ]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from gpubench.analysis import stats
 from gpubench.analysis.groups import Group, text_of, texts_of
 from gpubench.errors import UserError
-from gpubench.rows.alike import KEY, LINK, SOFTWARE, SPECIMEN, STACK, STACK_PARAMS
+from gpubench.rows.alike import KEY, LINK, SOFTWARE, SPECIMEN, STACK, STACK_PARAMS, TURNS
 from gpubench.rows.params import params_of, params_without
 from gpubench.rows.row import COLUMNS
 from gpubench.suite.precisions import LINEAR_ONLY
@@ -29,7 +29,7 @@ TWIN_POLICIES = {"max-fp32": "max", "author-doubled": "author"}
 PLAIN = "plain"
 """Name of the model without a change, in suites with the study `ablation`."""
 
-TOGETHER = [*SPECIMEN, "batch_policy", "fixed_batch", "basis"]
+TOGETHER = [*SPECIMEN, *TURNS, "batch_policy", "fixed_batch", "basis"]
 """Columns in which a change and its plain model agree, besides those that their workload shares."""
 
 
@@ -181,12 +181,10 @@ def _default_baseline(axis: str, groups: Sequence[Group], *, best: bool) -> str:
     it would leave these cases without a comparison.
     """
     times: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
-    for group in groups:
+    for group in _newest(groups) if axis == "card" else groups:
         times[axis_value(group, axis)][bucket_of(group, axis)] = group.median
-    if axis == "precision" and "fp32" in times:
-        return "fp32"
-    if axis == "precision" and "bf16" in times and set(times) <= {"bf16", *LINEAR_ONLY}:
-        return "bf16"
+    if axis == "precision" and (usual := _usual_precision(times)):
+        return usual
     counts = Counter(case for by_case in times.values() for case in by_case)
     shared = {value: sum(counts[case] > 1 for case in by_case) for value, by_case in times.items()}
     widest = [value for value in times if shared[value] == max(shared.values())]
@@ -194,6 +192,26 @@ def _default_baseline(axis: str, groups: Sequence[Group], *, best: bool) -> str:
 
     means = {value: stats.geometric_mean([times[value][case] for case in common or times[value]]) for value in widest}
     return (min if best else max)(means, key=lambda value: means[value])
+
+
+def _newest(groups: Sequence[Group]) -> list[Group]:
+    """Return the groups without the older sessions of a specimen: the slowest of several would be a biased baseline."""
+    starts: dict[tuple[str, ...], str] = {}
+    for group in groups:
+        case = group.device_hash, *bucket_of(group, "card")
+        starts[case] = max(starts.get(case, ""), *group.starts, "")
+    return [g for g in groups if not g.device_hash or starts[g.device_hash, *bucket_of(g, "card")] in {*g.starts, ""}]
+
+
+def _usual_precision(precisions: Collection[str]) -> str:
+    is_low = "bf16" in precisions and set(precisions) <= {"bf16", *LINEAR_ONLY}
+    return "fp32" if "fp32" in precisions else "bf16" * is_low
+
+
+def choices_of(axis: str, groups: Sequence[Group]) -> int:
+    """Return from how many values along `axis` the default baseline is chosen by its result; 2 if it is not."""
+    values = {axis_value(group, axis) for group in (_newest(groups) if axis == "card" else groups)}
+    return 2 if axis == "precision" and _usual_precision(values) else max(2, len(values))
 
 
 def is_ablation(group: Group) -> bool:

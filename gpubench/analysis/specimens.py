@@ -46,14 +46,21 @@ def combined(groups: Sequence[Group], axis: str) -> list[Group]:
     return in_order(pooled)
 
 
-def units_of(group: Group) -> dict[str, Sequence[float]]:
+def units_of(group: Group, *, apart: bool = False) -> dict[str, Sequence[float]]:
     """Return the values of each unit (specimen or session) of a group, by the hash or session of the unit.
 
     They are the values of its trials. If a unit has several groups, such as sessions, they are the groups' medians.
+    Specimens that shared a session count as one unit, unless `apart`: they had one host, and hosts differ.
     """
+    members = group.parts or (group,)
+    units = {part.row[unit_of(group)]: str(part.row[unit_of(group)]) for part in members}
+    if unit_of(group) == "device_hash" and not apart:
+        for session in {part.session for part in members} - {""}:
+            joined = {units[part.device_hash] for part in members if part.session == session}
+            units = {device: min(joined) if unit in joined else unit for device, unit in units.items()}
     parts: dict[str, list[Group]] = defaultdict(list)
-    for part in group.parts or (group,):
-        parts[str(part.row[unit_of(group)])].append(part)
+    for part in members:
+        parts[units[part.row[unit_of(group)]]].append(part)
     return {
         unit: members[0].values if len(members) == 1 else [part.median for part in members]
         for unit, members in parts.items()

@@ -47,7 +47,7 @@ DECIDING_SPECIMENS = 5
 If half of all hosts are of kind A and half of kind B, one side has only A and the other only B in 2 of 4**k
 comparisons with k hosts per side. That is 0.8% for k = 4, and over 1% if nearly separate sides count, too.
 """
-UNLIKE_SPREADS, UNLIKE_COUNTS = 3.0, 1.5
+UNLIKE_SPREADS, UNLIKE_COUNTS = 3.0, 1.2
 """If the spreads or the numbers of trials of two sides differ by more than these factors, Mann-Whitney's interval is
 too narrow, so that Welch's is added. Welch's is not always used: a single trial that is far off makes it too wide."""
 ACROSS = 0.99
@@ -162,8 +162,8 @@ def specimens_ratio(a: Values, b: Values, *, paired: bool = False) -> Ratio:
         return Ratio(value)
     shown, strict = (_sides(*sides, paired, deciding=deciding) for deciding in (False, True))
     p = p_of(*shown)
-    wide, narrow = (_ratio_interval(value, t_interval(*shown, level)) for level in (CONFIDENCE, EQUIVALENCE))
-    decisive = _ratio_interval(value, t_interval(*strict, ACROSS))
+    wide = _ratio_interval(value, t_interval(*shown, CONFIDENCE))
+    narrow, decisive = (_ratio_interval(value, t_interval(*strict, level)) for level in (EQUIVALENCE, ACROSS))
     return Ratio(value, *wide, p, narrow, decisive, min(len(a), len(b)))
 
 

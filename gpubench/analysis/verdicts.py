@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 
 from gpubench import welch
 from gpubench.analysis import stats
@@ -37,6 +39,8 @@ class Comparison:
     """Columns of the stack that differ although they are not compared."""
     is_unlike: bool = False
     """Whether there is no verdict because the stack or the timed code differs."""
+    choices: int = 2
+    """Number of values from which the baseline was chosen by its result. More than 2 make p larger (`_adjusted`)."""
 
 
 def comparison(axis: str, subject: Group, other: Group) -> Comparison:
@@ -116,19 +120,17 @@ def ran_together(axis: str, subject: Group, other: Group) -> bool:
 def out_of_turn(subject: Group, other: Group) -> bool:
     """Return whether two groups of one session did not take turns, by the starts of their trials.
 
-    They did not if too many trials of one started before the other's first or after its last trial: more than one, and
-    more than a quarter of the smaller group. A few are normal: the order of cases differs by round. False if a start
-    is unknown, or a group has one trial.
+    They did not if many trials of one group ran in a row: before the other's first or after its last trial more than a
+    quarter of the smaller group and more than one, elsewhere more than twice that. A few are normal: the order of cases
+    differs by round. False if a start is unknown, or a group has one trial.
     """
-    sides = [(group.starts, min(group.starts, default=""), max(group.starts, default="")) for group in (subject, other)]
-    if not subject.session or subject.session != other.session or not all(first for _, first, _ in sides):
+    starts = sorted((start, side) for side, group in enumerate((subject, other)) for start in group.starts)
+    fewest = min(len(subject.starts), len(other.starts))
+    if not subject.session or subject.session != other.session or fewest < 2 or not starts[0][0]:
         return False
-    fewest = min(len(starts) for starts, *_ in sides)
     most = max(1, fewest // 4)
-    return fewest > 1 and any(
-        sum(start < first for start in starts) > most or sum(start > last for start in starts) > most
-        for (starts, *_), (_, first, last) in (sides, sides[::-1])
-    )
+    in_a_row = [len(list(trials)) for _, trials in groupby(starts, key=itemgetter(1))]
+    return max(in_a_row[0], in_a_row[-1]) > most or max(in_a_row) > 2 * most + 1
 
 
 def _ratio(axis: str, subject: Group, other: Group) -> stats.Ratio:
@@ -144,7 +146,7 @@ def _in_one_session(axis: str, subject: Group, other: Group) -> bool:
 
 def _specimens(axis: str, subject: Group, other: Group) -> tuple[stats.Values, stats.Values, bool]:
     """Return the values of each side by specimen, or by session, and whether both sides are the same specimens."""
-    subject_units, other_units = units_of(subject), units_of(other)
+    subject_units, other_units = (units_of(group, apart=axis == "precision") for group in (subject, other))
     if unit_of(subject) == unit_of(other) == "session" and subject.device_hash != other.device_hash:
         # Several sessions of one device are one specimen.
         return [subject.values], [other.values], False
@@ -155,14 +157,18 @@ def _specimens(axis: str, subject: Group, other: Group) -> tuple[stats.Values, s
 
 
 def _specimens_note(axis: str, subject: Group, other: Group) -> str:
-    counts = [len(units_of(group)) for group in (subject, other)]
+    counts, alone = (
+        [len(units_of(side, apart=apart)) for side in (subject, other)] for apart in (axis == "precision", True)
+    )
+    word = (
+        "session" if "session" in {unit_of(subject), unit_of(other)} else "specimen" if counts == alone else "machine"
+    )
     if max(counts) == 1:
-        return "one specimen (physical device) each"
-    word = "sessions" if "session" in {unit_of(subject), unit_of(other)} else "specimens"
+        return f"one {word}{' (physical device)' * (word == 'specimen')} each"
     shared, _, paired = _specimens(axis, subject, other)
     if paired and len(shared) < max(counts):
-        return f"{len(shared)} {word} ran both precisions, the others are left out"
-    return f"{counts[0]} {word} each" if counts[0] == counts[1] else f"{counts[0]} and {counts[1]} {word}"
+        return f"{len(shared)} {word}s ran both precisions, the others are left out"
+    return f"{counts[0]} {word}s each" if counts[0] == counts[1] else f"{counts[0]} and {counts[1]} {word}s"
 
 
 def judged(comparisons: Sequence[Comparison]) -> list[Comparison]:
@@ -173,9 +179,13 @@ def judged(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 
 def _adjusted(comparisons: Sequence[Comparison]) -> dict[int, float]:
-    """Return the p values after Holm's correction, by the ids of the comparisons that have no verdict yet."""
+    """Return the p values after Holm's correction, by the ids of the comparisons that have no verdict yet.
+
+    The slowest of n has n - 1 comparisons, but it could have been in any of n (n - 1) / 2: a factor of n / 2.
+    """
     family = [c for c in comparisons if c.ratio.p is not None and not c.verdict]
-    return dict(zip(map(id, family), stats.holm([c.ratio.p or 0.0 for c in family]), strict=True))
+    p_values = [min(1.0, (c.ratio.p or 0.0) * c.choices / 2) for c in family]
+    return dict(zip(map(id, family), stats.holm(p_values), strict=True))
 
 
 def _with_losses(c: Comparison) -> Comparison:

@@ -15,6 +15,7 @@ from gpubench.analysis.groups import Group, short, text_of, texts_of
 from gpubench.analysis.matching import TWIN_POLICIES, axis_value, is_ablation
 from gpubench.analysis.metrics import RATE, SECONDS, Metric
 from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, groups_in, out_of_turn, pooled
+from gpubench.rows.alike import STACK, TURNS
 from gpubench.rows.params import params_of
 from gpubench.studies import words
 from gpubench.studies.cases import cases_table, estimate, evidence_table, interval_of, policy_text
@@ -102,7 +103,23 @@ def _results(workload: Workload, comparisons: Sequence[Comparison], compared: Co
             key = c.axis, c.subject_name, c.other_name, *_in_common(c), c.subject.batch_policy, *settings
             alike[key].append(c)
     for members in alike.values():
-        yield pair_result(members, compared.metric, mixed=_is_mixed(workload))
+        for part, stack in _by_stack(members):
+            result = pair_result(part, compared.metric, mixed=_is_mixed(workload))
+            yield replace(result, facts={**result.facts, **stack})
+
+
+def _by_stack(comparisons: Sequence[Comparison]) -> Iterator[tuple[list[Comparison], dict[str, str]]]:
+    """Yield the comparisons; apart for each stack and code, with what distinguishes it, if a model occurs twice."""
+    if len({c.subject.model for c in comparisons}) == len(comparisons):
+        yield list(comparisons), {}
+        return
+    stacks = [{column: text_of(c.subject.row[column]) for column in (*STACK, *TURNS)} for c in comparisons]
+    differing = [column for column in stacks[0] if len({stack[column] for stack in stacks}) > 1]
+    by_stack: dict[tuple[str, ...], list[Comparison]] = defaultdict(list)
+    for c, stack in zip(comparisons, stacks, strict=True):
+        by_stack[tuple(stack[column] for column in differing)].append(c)
+    for values, members in by_stack.items():
+        yield members, {name: f"{name} {value}" for name, value in zip(differing, values, strict=True)}
 
 
 def _settings_of(c: Comparison, compared: Compared) -> dict[str, str]:
@@ -147,7 +164,7 @@ def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: boo
     claim += f" on {words.name(place)}" if place else ""
     claim += ", depending on the model" if ends else ""
     claim += "" if metric.name in {"seconds", "rate", "accuracy"} else f" in {figure}"
-    origin = [precision.removesuffix(" precision"), c.subject.suite if kind != "card" else ""]
+    origin = [precision.removesuffix(" precision"), c.subject.suite]
     result = words.result_of(
         groups,
         kind,
@@ -246,13 +263,18 @@ def differences_of(comparisons: Sequence[Comparison]) -> Iterator[str]:
         yield "quick mode"
     if any(group.data == "synthetic" for group in groups):
         yield "synthetic data"
-    if any(abs(comparison.subject.batch_size - comparison.other.batch_size) > 0 for comparison in comparisons):
+    if any(map(_batches_differ, comparisons)):
         yield "batches differ"
     if any(out_of_turn(comparison.subject, comparison.other) for comparison in comparisons):
         yield OUT_OF_TURN
     yield from dict.fromkeys(
         f"differs in {', '.join(comparison.differing)}" for comparison in comparisons if comparison.differing
     )
+
+
+def _batches_differ(c: Comparison) -> bool:
+    sides = [{text_of(part.batch_size) for part in side.parts or (side,)} - {""} for side in (c.subject, c.other)]
+    return all(sides) and sides[0] != sides[1]
 
 
 def _speedup(c: Comparison, metric: Metric, settings: Mapping[str, str]) -> dict[Column, Value]:

@@ -356,9 +356,10 @@ def in_order(results: Sequence[Result]) -> list[Result]:
     """Return the results sorted: the user's own on cards first (the newest session first), then by kind (ASKED).
 
     Bottlenecks come last, also those of own rows, because they compare nothing. Results of one kind are sorted by these
-    keys: decided, without caveats, with an interval, not published, highest value. The results of a pair are kept
-    together, at the place of the first.
+    keys: decided, without caveats, with an interval, not published, the order of the suites in the rows, highest value.
+    The results of a pair are kept together, at the place of the first.
     """
+    suites = list(dict.fromkeys(result.suite for result in results))
 
     def doubt(result: Result) -> tuple[object, ...]:
         return (
@@ -366,6 +367,7 @@ def in_order(results: Sequence[Result]) -> list[Result]:
             len(result.caveats) > result.contradicted,
             not result.interval,
             bool(result.source),
+            suites.index(result.suite),  # not the suite with the largest ratio first: that would choose by the result
             -result.value,
         )
 
