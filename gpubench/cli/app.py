@@ -65,7 +65,7 @@ def exits(command: Callable[..., int | None]) -> Callable[..., None]:
             if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
                 raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(0) from None
+            raise typer.Exit(141) from None  # 128 + SIGPIPE; 0 would mean that --fail-on-slower passed
         except KeyboardInterrupt:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would print a traceback
             say("", "stopped", err=True)
