@@ -76,12 +76,8 @@ def as_csv(answer: Answer) -> str:
         about = {"section": section.title, "study": section.study, "table": table.name}
         columns, values = flat(table)
         lines += [about | dict(zip(columns, line, strict=True)) for line in values]
-    return csv_text([shown(name) for name in names], ([_shown(line.get(name)) for name in names] for line in lines))
-
-
-def _shown(value: Any) -> Any:
-    """Return the value; a text loses its control characters."""
-    return shown(value) if isinstance(value, str) else value
+    cells = ([shown(cell) if isinstance(cell, str) else cell for cell in map(line.get, names)] for line in lines)
+    return csv_text([shown(name) for name in names], cells)
 
 
 def as_markdown(answer: Answer) -> str:

@@ -102,7 +102,7 @@ def cell_of(value: Value, column: Column, href: str = "", **more: Any) -> HtmlCe
     css_class = str(value) if value in DECIDED else "note" if column.note else "long" if len(text) > LONG else ""
     fields = {
         "beside": interval_text(value, column),
-        "value": repr(value) if column.unit == "bytes" else "",
+        "value": repr(value) if text and column.unit in {"bytes", "p"} else "",  # `1 GiB` and `<0.0001` are no numbers
         "css_class": css_class,
         "href": href,
     }
