@@ -51,6 +51,7 @@ def test_list_of_one_suite_shows_all_its_parameters(cli):
         assert max(map(len, text.splitlines())) <= 79
         assert all(f"--set {param}=" in text for param in {**find(name).suite.params, **COMMON_PARAMS})
     assert "--set image_size=224" in cli("list", "resnet").stdout
+    assert "23 models" in invoke(app, ["list"], env={"COLUMNS": "22"}).stdout
 
 
 @pytest.fixture

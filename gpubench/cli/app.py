@@ -59,7 +59,8 @@ def exits(command: Callable[..., int | None]) -> Callable[..., None]:
             code = command(*args, **kwargs)
         except UserError as error:
             say(f"gpubench: {error}", *[f"gpubench: {limits}" for limits in [low_limits()] if limits], err=True)
-            say(*([error.data] if error.data else []), err=True, exact=True)
+            if error.data:
+                say(error.data, err=True, exact=True)
             raise typer.Exit(error.exit_code) from None
         except (BrokenPipeError, SystemExit) as error:  # `| head` ends early; rich raises a SystemExit then
             if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):

@@ -29,7 +29,7 @@ FOR_SCALE = ("RTX 3090", "RTX 4090")
 OTHERS = "estimated from published figures"
 """Name of the bars of other cards in a chart."""
 SETUP = ["device", "processes"]
-"""Columns in which the trials of a ratio or a rank are equal. Others than the first are not in these lines."""
+"""Columns that the trials of a ratio or a rank share. The lines are about the setup of the first good trial."""
 LEAST_BAR, MOST_BAR, REST_OF_LINE = 4, 32, 24
 """Least and most characters of the longest bar in the terminal, and width of the other columns without the name."""
 

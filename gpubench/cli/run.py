@@ -149,7 +149,7 @@ def run(
         raise UserError(f"--until chooses the number of rounds; leave out {'--quick' if quick else '--repeats'}")
     if tensorboard and not importlib.util.find_spec("tensorboard"):
         raise UserError("--tensorboard needs TensorBoard: pip install -e '.[tensorboard]'")
-    if budget and not until:
+    if budget is not None and not until:
         raise UserError("--budget is for --until; --time-limit limits a trial")
     named = tuple(filter(None, ",".join(models or ()).split(",")))
     suites = tuple(suite or (RANKED_SUITE if quick and not models else "resnet",))
