@@ -1,5 +1,6 @@
 """Sizes, durations, suites that do not load: one line of advice and exit code 2."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -11,6 +12,7 @@ from facts import lacking
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from gpubench.analysis.metrics import METRICS
 from gpubench.cli import options
 from gpubench.cli.app import app
 from gpubench.cli.doctor import doctor
@@ -20,6 +22,7 @@ from gpubench.hardware.advice import Check
 from gpubench.hardware.state import Host
 from gpubench.runner.options import Options
 from gpubench.runner.session import RunSummary
+from gpubench.show import formats
 from gpubench.suite.files import built_in_names, find
 from gpubench.suite.suite import COMMON_PARAMS
 
@@ -32,10 +35,9 @@ DURATIONS = {"90s": 90, "10m": 600, "1h30m": 5400, "45": 45, "1.5s": 1.5}
 NO_DURATIONS = ("", "soon", "-5s", "0s", "5x", "1d")
 
 
-@pytest.mark.parametrize(
-    ("parse", "good", "bad", "option"),
-    [(parse_size, SIZES, NO_SIZES, "--memory-limit"), (parse_duration, DURATIONS, NO_DURATIONS, "--time-limit")],
-)
+@pytest.mark.parametrize(("parse", "good", "bad", "option"), [
+    (parse_size, SIZES, NO_SIZES, "--memory-limit"), (parse_duration, DURATIONS, NO_DURATIONS, "--time-limit"),
+])  # fmt: skip
 def test_sizes_and_durations(parse, good, bad, option):
     assert {text: parse(text) for text in good} == good
     for text in bad:
@@ -49,6 +51,7 @@ def test_list_of_one_suite_shows_all_its_parameters(cli):
         assert max(map(len, text.splitlines())) <= 79
         assert all(f"--set {param}=" in text for param in {**find(name).suite.params, **COMMON_PARAMS})
     assert "--set image_size=224" in cli("list", "resnet").stdout
+    assert "23 models" in invoke(app, ["list"], env={"COLUMNS": "22"}).stdout
 
 
 @pytest.fixture
@@ -98,8 +101,14 @@ def test_run_passes_every_option_on(asked, monkeypatch):
     ]  # fmt: skip
 
 
-def test_a_suite_without_its_option_is_told_of_it():
-    assert lacking(invoke(app, ["run", "resnet"]).output, "resnet", "--suite NAME", "--models") == []
+@pytest.mark.parametrize(("line", "words"), [
+    ("run resnet", "argument(s) (resnet): write --suite NAME, or --models"),
+    *((f"run --{name}=", f"--{name} :") for name in ("until", "memory-limit", "time-limit", "session", "slurm")),
+    ("compare x.csv --baseline a --fail-on-slower=", "--fail-on-slower :"),
+])  # fmt: skip
+def test_a_suite_without_its_option_and_an_option_without_its_value_are_errors(asked, line, words):
+    result = invoke(app, line.split())
+    assert (result.exit_code, asked, words in result.output) == (2, [], True)
 
 
 def test_slurm_gets_the_wishes_and_the_other_options(monkeypatch):
@@ -113,9 +122,6 @@ def test_slurm_gets_the_wishes_and_the_other_options(monkeypatch):
 
 
 def test_the_formats_and_metrics_in_help_are_those_there_are():
-    from gpubench.analysis.metrics import METRICS
-    from gpubench.show import formats
-
     assert set(options.METRICS) == set(METRICS)
     assert set(options.FORMATS) == {"terminal", *formats.FORMATS}
 
@@ -160,19 +166,19 @@ def test_the_doctor_prints_each_line_as_soon_as_it_knows_it(monkeypatch, capsys)
     assert (seen, capsys.readouterr().out) == (["ok    quick\n"], "FIX   slow\n        do this\n")
 
 
+PRINT_COLUMNS = [sys.executable, "-m", "gpubench", "columns"]
+
+
 def test_a_reader_that_leaves_early_gets_no_traceback():
-    done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {sys.executable} -m gpubench columns | head -1"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.stderr == ""
-    assert done.stdout.startswith("| column |")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(PRINT_COLUMNS, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 def test_output_that_finds_no_space_is_one_line():
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "gpubench", "columns"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )
+        done = subprocess.run(PRINT_COLUMNS, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, len(done.stderr.splitlines())) == (4, 1)

@@ -35,20 +35,17 @@ def test_a_card_is_named_with_its_driver_torch_and_speed_or_an_estimate(printed)
     assert lacking(text, "RTX 4090", "24 GiB", "driver 570.86", "torch 2.15.0", "CUDA 13.2", "Ready to measure") == []
     assert lacking(text, "A100-SXM4-80GB", "RTX 3090", "run --quick", "cards RTX 4090 RTX 5090") == []
     assert "By its data sheet: " in printed(Card("NVIDIA GB10", "580.95", "13.2"))
-    text = printed(Card("NVIDIA GeForce RTX 2080 Ti", "570.86", "13.2"))
-    assert "gpubench cards RTX 2080 Ti RTX 4090  compare" in text
+    card = Card("NVIDIA GeForce RTX 2080 Ti", "570.86", "13.2")
+    assert "gpubench cards RTX 2080 Ti RTX 4090  compare" in printed(card)
     assert "not in our data" in printed(Card("NVIDIA Something New", "600.1", "13.2"))
     assert lacking(printed(), "No GPU found", "CPUs are not ranked", "gpubench run --quick") == []
 
 
-@pytest.mark.parametrize(
-    ("card", "cuda", "words"),
-    [
-        (RTX_4090, "", "without CUDA"),
-        (Card("NVIDIA GeForce RTX 4090", "550.1", "12.4"), "13.2", "CUDA 12.4 at most"),
-        (Card("NVIDIA card", "", "", "its driver does not answer"), "13.2", "its driver does not answer"),
-    ],
-)
+@pytest.mark.parametrize(("card", "cuda", "words"), [
+    (RTX_4090, "", "without CUDA"),
+    (Card("NVIDIA GeForce RTX 4090", "550.1", "12.4"), "13.2", "CUDA 12.4 at most"),
+    (Card("NVIDIA card", "", "", "its driver does not answer"), "13.2", "its driver does not answer"),
+])  # fmt: skip
 def test_a_card_that_is_not_ready_has_a_reason(printed, card, cuda, words):
     text = " ".join(printed(card, cuda=cuda).split())
     assert lacking(text, "Not ready", words, "gpubench doctor") == []

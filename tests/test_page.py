@@ -11,7 +11,7 @@ from made_answers import TABLE, answer, pairs, ratios, result, section
 
 from gpubench.rows.embed import table_in
 from gpubench.rows.read import load
-from gpubench.show.html import grid_of
+from gpubench.show.html import cell_of, grid_of
 from gpubench.show.page import page_of, write
 from gpubench.studies.section import Bar, BarGroup, Column, Table
 
@@ -83,13 +83,15 @@ def test_its_policy_allows_its_own_script_and_it_opens_offline(page, text):
 
 
 def test_one_section_is_open_and_nothing_to_compare_is_a_page():
-    told = result(charts=(pairs(),))
-    page = Page(page_of(answer(told, sections=[section(results=(told,))])))
+    told = result("A (b) wins", charts=(pairs(),))
+    page = Page(page_of(answer(told, headline=told.sentence, sections=[section(results=(told,))])))
+    assert (page.text_in("h1"), "one run" in page.text_in("p")) == (["A (b) wins"], True)
     assert ["open" in each for each in page.all("details")] == [True, False]
     assert len(page.all("svg")) == 1
-    page = Page(page_of(answer(headline="Nothing can be compared: one row.")))
-    assert "Nothing can be compared: one row." in page.text_in("p")
-    assert page.text_in("h1") == ["Nothing to compare"]
+    rate = "A (x) takes 1 s (resnet, 1 run). Nothing here can be compared: one row."
+    for results in ([], [result()]):
+        page = Page(page_of(answer(*results, headline=rate)))
+        assert (rate in page.text_in("p"), page.text_in("h1")) == (True, ["Nothing to compare"])
 
 
 def test_a_heading_has_no_parameters_and_bottlenecks_are_folded_together():
@@ -108,6 +110,7 @@ def test_tables_sort_by_value_and_say_once_what_all_lines_share(page):
     assert "9.0 to 11.0" in page.text_in("small")
     assert "out of memory" in page.text_in("td")
     assert all("data-sortable" in each for each in page.all("table"))
+    assert (cell_of(1e-9, Column("p", "p")).value, cell_of(None, Column("size", "bytes")).value) == ("1e-09", "")
     columns = (Column("model"), Column("card"), Column("seconds", "s"), Column("notes"))
     grid = grid_of(Table("cases", columns, (("a", "A100", 1.0, ""), ("b", "A100", 2.0, ""))))
     assert grid.caption == "One line per case: the median of its trials. In all lines: card A100"

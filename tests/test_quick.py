@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from gpubench.cli.app import app
 from gpubench.cli.quick import neighbours, quick_lines
-from gpubench.cli.run import print_results
+from gpubench.cli.run import print_results, results_of
 from gpubench.hardware.environment import Device
 from gpubench.rows import write as records
 from gpubench.rows.read import load
@@ -27,6 +27,7 @@ REFERENCE = {
     "params": "epochs=1 image_size=224 lr=0.001", "data": "", "batch_policy": "max",
     "memory_format": "channels_last",
 }  # fmt: skip
+FAILED = {"status": "failed", "seconds": None, "measured": "", "samples_per_second": None}
 
 
 @pytest.fixture
@@ -89,8 +90,7 @@ def test_a_cpu_is_not_ranked_and_its_chart_has_both_rates(finished):
 def test_a_cpu_without_bf16_is_told_of_fp16(tmp_path):
     cpu, path = REFERENCE | {"device": "cpu"}, tmp_path / "a.csv"
     changes = {"precision": "bf16", "status": "unsupported", "reason": "no bf16", "samples_per_second": None}
-    failed = {"status": "failed", "seconds": None, "measured": "", "samples_per_second": None}
-    records.append(path, [row(**cpu | failed), row(**cpu), row(**cpu | changes)])  # the first one ran again
+    records.append(path, [row(**cpu | FAILED), row(**cpu), row(**cpu | changes)])  # the first one ran again
     text = " ".join(quick_lines(load([path]).frame, path)[0])
     assert lacking(text, "no bf16", "mixed precision gains nothing", path.with_suffix(".png")) == []
 
@@ -101,6 +101,16 @@ def test_neighbours_of_the_first_and_last_card_and_rows_that_are_not_quick(tmp_p
     path = Path(tmp_path / "a.csv")
     records.append(path, [row(), row(**REFERENCE | {"mode": "sampled", "trial": 1})])
     assert quick_lines(load([path]).frame, path) == ([], False)
+
+
+@pytest.mark.parametrize("other", [{"card": "NVIDIA GeForce RTX 3090", "device": "cuda:1"}, {"processes": 2}])
+def test_rates_of_two_cards_or_numbers_of_processes_are_not_mixed(tmp_path, other):
+    path, fp16 = tmp_path / "a.csv", {"precision": "fp16"}
+    records.append(path, [row(**REFERENCE | change) for change in ({}, fp16 | FAILED, other, fp16 | other)])
+    lines, following = results_of(path, {"s1"})
+    assert "RTX 2080 Ti (cuda:0, processes=1):" in lines
+    assert [line.split()[:2] for line in lines if "images/s   batch" in line] == [["fp32", "500"]]
+    assert (lines[0][:7], "compare" in following) == ("fp16 is", True)
 
 
 @pytest.mark.parametrize(("change", "why"), [
@@ -164,13 +174,8 @@ def test_unsupported_cases_are_not_counted_and_next_is_report(resnet18):
     assert lacking(text, "resnet18 in fp32 (resnet)", "1 case cannot run: no bf16 here", "next: gpubench report") == []
 
 
-def test_without_rank_there_is_no_trial_of_reference(resnet18):
-    text, rows = resnet18(CARD, CPU, batch="64", rank=False)
+@pytest.mark.parametrize(("devices", "rank", "lines"), [((CARD, CPU), False, 0), ((CPU,), True, 1)])
+def test_without_rank_or_card_there_is_no_trial_of_reference(resnet18, devices, rank, lines):
+    text, rows = resnet18(*devices, batch="64", rank=rank)
     assert list(rows["suite"]) == ["resnet", "resnet"]
-    assert "yours" not in text
-
-
-def test_a_cpu_is_not_ranked_and_prints_one_line(resnet18):
-    text, rows = resnet18(CPU)
-    assert list(rows["suite"]) == ["resnet", "resnet"]
-    assert text.count("CPUs are not ranked") == 1
+    assert (text.count("CPUs are not ranked"), "yours" in text) == (lines, False)

@@ -147,8 +147,7 @@ def test_processes_and_batches_move_the_rate_as_in_training():
 def test_a_suite_in_one_file_says_what_it_trains_or_is_told_so(tmp_path, cli):
     (tmp_path / "mine.py").write_text(MINE)
     silent = cli("show", "mine.py")
-    assert silent.returncode == 2
-    assert lacking(silent.stderr, "mine", "blueprint", "docs/adding-a-suite.md") == []
+    assert (silent.returncode, lacking(silent.stderr, "mine", "blueprint", "docs/adding-a-suite.md")) == (2, [])
     code = MINE.replace("import Param, Suite", "import Blueprint, Param, Suite")
     (tmp_path / "mine.py").write_text(code.replace("\nSUITE = ", f"\n{BLUEPRINT}\n\nSUITE = ").replace(
         "Suite(train,", "Suite(train, blueprint=blueprint,"))  # fmt: skip
@@ -162,17 +161,14 @@ def test_a_suite_in_one_file_says_what_it_trains_or_is_told_so(tmp_path, cli):
 
 def test_what_cannot_be_shown_is_said_in_a_line(cli, tmp_path):
     (tmp_path / "none").write_text("")
-    said = [
-        cli("show", "scaling"),
-        cli("show", "cifar10", "resnet18"),
-        cli("show", "tricks", "plain", "--chart", "a.gif"),
-        cli("show", "tricks", "plain", "--chart", "none/a.png"),
-    ]
-    assert {done.returncode for done in said} == {2}
-    assert lacking(said[0].stderr, "scaling", "allreduce", "resnet50", "alexnet-bn") == []
-    assert lacking(said[1].stderr, "cifar10", "baseline, no-duplicates") == []
-    assert lacking(said[2].stderr, "--chart a.gif", ".png, .svg, .pdf") == []
-    assert "cannot be written" in said[3].stderr
+    for line, is_built, *words in (
+        ("scaling", True, "scaling", "allreduce", "resnet50", "alexnet-bn"),
+        ("cifar10 resnet18", False, "cifar10", "baseline, no-duplicates"),
+        ("tricks plain --chart a.gif", False, "--chart a.gif", ".png, .svg or .pdf"),
+        ("tricks plain --chart none/a.png", True, "cannot be written"),
+    ):
+        done = cli("show", *line.split())
+        assert (done.returncode, "building" in done.stderr, lacking(done.stderr, *words)) == (2, is_built, [])
     broken = MINE.replace("\nSUITE = ", "\ndef blueprint(trial):\n    return 1 / 0\n\n\nSUITE = ")
     (tmp_path / "mine.py").write_text(broken.replace("Suite(train,", "Suite(train, blueprint=blueprint,"))
     assert lacking(cli("show", "mine.py").stderr, "mine linear", "ZeroDivisionError: division by zero") == []

@@ -267,14 +267,11 @@ def test_files_of_one_name_are_two_and_ranks_are_among_comparable_cases(tmp_path
     assert places == {("bf16", "64 (fixed)"): "1 of 2", ("fp32", "64 (fixed)"): "2 of 2", ("fp32", "128 (fixed)"): ""}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"memory_limit_bytes": 8 * 2**30},
-        {"power_limit_watts": 150.0, "default_power_limit_watts": 250.0},
-        {"card": "Intel(R) Xeon(R) Processor", "device": "cpu"},
-    ],
-)
+@pytest.mark.parametrize("changes", [
+    {"memory_limit_bytes": 8 * 2**30},
+    {"power_limit_watts": 150.0, "default_power_limit_watts": 250.0},
+    {"card": "Intel(R) Xeon(R) Processor", "device": "cpu"},
+])  # fmt: skip
 def test_the_page_of_a_card_has_its_results_whatever_tells_it_from_others(tmp_path, changes):
     records.append(
         tmp_path / "mine.csv", [*rows([100.0] * 6, **changes), *rows([50.0] * 6, precision="bf16", **changes)]
@@ -284,9 +281,8 @@ def test_the_page_of_a_card_has_its_results_whatever_tells_it_from_others(tmp_pa
     assert any(href.startswith("../suite/resnet.html#section") for href in hrefs(pages[name]))
 
 
-@pytest.mark.parametrize(
-    ("seconds", "ranks"),
-    [([], []), ([50, 50], [1, 1]), ([100, 102, 102.5, 110], [1, 1, 3, 4]), ([10, 11, 11.1, 12], [1, 2, 2, 4])],
-)
+@pytest.mark.parametrize(("seconds", "ranks"), [
+    ([], []), ([50, 50], [1, 1]), ([100, 102, 102.5, 110], [1, 1, 3, 4]), ([10, 11, 11.1, 12], [1, 2, 2, 4]),
+])  # fmt: skip
 def test_those_within_the_minimum_effect_of_the_first_share_its_rank(seconds, ranks):
     assert ranks_of(seconds) == ranks

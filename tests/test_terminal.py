@@ -131,16 +131,13 @@ def test_a_figure_in_its_unit(value, column, half_width, text):
 
 
 def test_causes_and_marks_of_both_sides_are_said_once(tmp_path):
-    groups = []
-    for model in ("resnet34", "resnet18"):
-        for precision, seconds in (("fp32", 100.0), ("fp16", 110.0)):
-            card = {"card": "NVIDIA GeForce GTX 1080 Ti", "model": model, "precision": precision}
-            groups.append(rows([seconds], **card))
+    card, models = {"card": "NVIDIA GeForce GTX 1080 Ti"}, ("resnet34", "resnet18")
+    groups = [rows([100.0], **card, model=model) for model in models]
+    groups += [rows([110.0], **card, model=model, precision="fp16") for model in models]
     lines = [line for line in printed(tmp_path, *groups).splitlines() if "not faster" in line]
     assert len(lines) == 1
     assert lacking(lines[0], "resnet18", "resnet34", "GTX 1080 Ti", "fp16", "fp32") == []
-    other = {"card": "NVIDIA GeForce GTX 1080 Ti", "session": "s2"}
-    shared = rows([200.0, 201.0], marks="shared", **other)
+    shared = rows([200.0, 201.0], marks="shared", session="s2", **card)
     text = printed(tmp_path, rows([100.0, 101.0], marks="throttled"), shared)
     speedups = text.partition("\nspeedups")[2].partition("\n\n")[0]
     assert "RTX 2080 Ti: 2 of 2 throttled" in speedups

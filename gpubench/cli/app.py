@@ -59,13 +59,14 @@ def exits(command: Callable[..., int | None]) -> Callable[..., None]:
             code = command(*args, **kwargs)
         except UserError as error:
             say(f"gpubench: {error}", *[f"gpubench: {limits}" for limits in [low_limits()] if limits], err=True)
-            say(*([error.data] if error.data else []), err=True, exact=True)
+            if error.data:
+                say(error.data, err=True, exact=True)
             raise typer.Exit(error.exit_code) from None
         except (BrokenPipeError, SystemExit) as error:  # `| head` ends early; rich raises a SystemExit then
             if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
                 raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(0) from None
+            raise typer.Exit(141) from None  # 128 + SIGPIPE; 0 would mean that --fail-on-slower passed
         except KeyboardInterrupt:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would print a traceback
             say("", "stopped", err=True)

@@ -91,9 +91,7 @@ def cards(
     if len(chosen) == 2:  # the ratios are in the headline and the notes
         tables = tables[1:] if every else tuple(map(versus.brief, tables[1:]))
     is_brief = len(chosen) == 1 and not every and bool(tables)
-    if is_brief:
-        tables = tables[:1]
-    _print(answer, table, tables, notes_first=0 < len(chosen) < 3, left_out=not is_brief)
+    _print(answer, table, tables[:1] if is_brief else tables, notes_first=0 < len(chosen) < 3, left_out=not is_brief)
     if table == "terminal" and not chosen and not every:
         say(*wrapped("All cards: --all. Two: gpubench cards RTX 4090 RTX 3090. Who published: --sources."))
     if table == "terminal" and is_brief:

@@ -67,7 +67,7 @@ def compare(
 
     check_choice("--theme", theme, THEMES)
     check_choice("--format", table, FORMATS)
-    limit = parse_share("--fail-on-slower", fail_on_slower) if fail_on_slower else None
+    limit = parse_share("--fail-on-slower", fail_on_slower) if fail_on_slower is not None else None
     if limit and baseline is None:
         raise UserError("--fail-on-slower needs --baseline (and --by)")
     if limit and only:

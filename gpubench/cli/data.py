@@ -42,10 +42,7 @@ def prepare(
     pixels = [int(text) if text.strip().isdecimal() else 0 for text in sizes.split(",")]
     if not all(16 <= size <= 4096 for size in pixels):
         raise UserError(f"--sizes {sizes}: write pixels from 16 to 4096, as in 160,320")
-    root = datasets.locate((name,), data)
-    if root is None:
-        datasets.fetch(name)  # raises UserError with what to do
-        return 2
+    root = datasets.locate((name,), data) or datasets.fetch(name)  # `fetch` raises UserError with what to do
     tree = images.read_tree(root)
     parts = f"{len(tree.classes)} classes, {len(tree.train)} train, {len(tree.valid)} val"
     say(f"{root}: {parts} ({tree.name})", err=True)

@@ -23,7 +23,9 @@ EXAMPLES = examples(
 def fits(
     model: Annotated[str, typer.Argument(help="A model of finetune or gpt, or of your suite (--suite).")],
     method: Annotated[str, typer.Option(metavar="NAME", help="full, lora or qlora; default the suite's.")] = "",
-    sequence: Annotated[int, typer.Option(metavar="N", help="Tokens of a sequence; 0 is the suite's default.")] = 0,
+    sequence: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Tokens of a sequence; 0 is the suite's default.")
+    ] = 0,
     batch: Annotated[int, typer.Option(min=1, metavar="N", help="Sequences in a step.")] = 1,
     precision: Annotated[str, typer.Option(metavar="NAME", help="A precision with fp32 weights.")] = "bf16",
     settings: Settings = None,

@@ -152,7 +152,8 @@ def report_lines(card: str, cases: Sequence[CaseHealth]) -> list[str]:
     if not compared:
         headline = f"{short_name(card)}: no other card has rows of the same case, torch and CUDA; add files (--against)"
     else:
-        count = f"{len(slow)} of {len(compared)} case{'s' * (len(compared) != 1)} {'is' if len(slow) == 1 else 'are'}"
-        headline = f"{short_name(card)}: {count} more than {LIMIT:.0%} below other cards of its kind"
+        count = f"{len(slow)} of {len(compared)} case{'s' * (len(compared) != 1)}"
+        verb = "is" if 1 in (len(slow), len(compared)) else "are"
+        headline = f"{short_name(card)}: {count} {verb} more than {LIMIT:.0%} below other cards of its kind"
     table = table_lines(Table.of("cases", [dict(case.line) for case in cases]), line_width())
     return [*wrapped(headline), "", *table, *(["", *wrapped(ADVICE)] if slow else [])]

@@ -38,7 +38,7 @@ def _in_short(loaded: "LoadedSuite") -> list[str]:
     text = f"models: {', '.join(models)}"
     if len(text) > room:
         end = f", ... ({len(models)})"
-        shorter = text[: room - len(end)].rpartition(",")[0]
+        shorter = text[: max(room - len(end), 0)].rpartition(",")[0]
         text = shorter + end if shorter else f"{len(models)} models"
     missing = wrapped(loaded.suite.missing, room) if loaded.suite.missing else []
     lines = [*wrapped(loaded.summary, room), text, *missing]

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+
 from gpubench.show.numbers import significant
 from gpubench.show.terminal import table_lines
 from gpubench.show.wrap import line_width, wrapped
@@ -26,6 +28,8 @@ FOR_SCALE = ("RTX 3090", "RTX 4090")
 """Cards whose rates are printed below the rates of a CPU."""
 OTHERS = "estimated from published figures"
 """Name of the bars of other cards in a chart."""
+SETUP = ["device", "processes"]
+"""Columns that the trials of a ratio or a rank share. The lines are about the setup of the first good trial."""
 LEAST_BAR, MOST_BAR, REST_OF_LINE = 4, 32, 24
 """Least and most characters of the longest bar in the terminal, and width of the other columns without the name."""
 
@@ -34,18 +38,22 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
     """Return a quick run's lines on ResNet-50 (or none) and whether they rank a card; draw a chart beside `path`."""
     rows = rows.sort_values("status", key=lambda status: status != "ok", kind="stable")  # a failed one may run again
     is_reference = rows["studies"].str.contains(RATE_STUDY) & rows["params"].str.contains(f"image_size={PIXELS} ")
-    tried = rows[(rows["model"] == MODEL) & (rows["mode"] == "quick") & is_reference].drop_duplicates("precision")
+    tried = rows[(rows["model"] == MODEL) & (rows["mode"] == "quick") & is_reference]
+    setups = tried[SETUP].drop_duplicates()
+    tried = tried[(tried[SETUP] == tried[SETUP].head(1).squeeze()).all(axis=1)].drop_duplicates("precision")
     trials = tried[tried["status"] == "ok"].set_index("precision")
     if trials.empty:
         return [], False
     rates = {str(precision): float(rate) for precision, rate in trials["samples_per_second"].items()}
     rates = dict(sorted(rates.items(), key=lambda item: item[0] != "fp32"))
-    on_cpu, name = bool((trials["device"] == "cpu").all()), str(trials["card"].iloc[0])
+    first = trials.iloc[0]
+    on_cpu, name = first["device"] == "cpu", str(first["card"])
     card = name if on_cpu else short_name(name)
-    batches, source = trials["batch_size"], f"torch {trials['torch'].iloc[0]}, {datetime.now(UTC):%Y-%m-%d}"
+    batches, source = trials["batch_size"], f"torch {first['torch']}, {datetime.now(UTC):%Y-%m-%d}"
     marks = Counter(mark for text in trials["marks"] for mark in str(text).split())
     caveats = [f"1 run{' each' * (len(rates) > 1)}: rough", *marked(marks, len(trials), "runs ")]
     lines = [f"  {name:<12}{significant(rate):>8} images/s   batch {batches[name]:.0f}" for name, rate in rates.items()]
+    lines[:0] = [f"{card} ({first['device']}, processes={first['processes']:.0f}):"] * (len(setups) > 1)
     title = f"ResNet-50 on {card}"
     mixed = next((name for name in ("fp16", "bf16") if name in rates), "")
     if mixed and "fp32" in rates:
@@ -74,8 +82,7 @@ def quick_lines(rows: "pd.DataFrame", path: Path) -> tuple[list[str], bool]:
         source_of = f"estimated from timm's rate of an {anchor().card} and published ratios to it"
         lines += wrapped(f"CPUs are not ranked. Cards in mixed precision, {source_of}: {figures} images/s.")
         if len(own) == 1:
-            title = ", ".join(f"{significant(rate)} images/s in {name}" for name, rate in rates.items())
-            title = f"ResNet-50 on {card}: {title}"
+            title += "".join(f": {significant(rate)} images/s in {name}" for name, rate in rates.items())
     else:
         lines += wrapped(why)
     if len(shown) > 1:
@@ -96,7 +103,7 @@ def neighbours(card: str, rate: float) -> dict[str, float]:
 
 def table_of(rates: dict[str, float], card: str) -> Table:
     """Return a table with a bar for each card, and how many times as fast it is as `card`."""
-    room = line_width() - max(map(len, rates)) - REST_OF_LINE
+    room = line_width() - max(map(cell_len, rates)) - REST_OF_LINE
     longest = max(LEAST_BAR, min(MOST_BAR, room)) / max(rates.values())
     columns = (Column("card"), Column(""), Column("images/s", "count"), Column("ratio"))
     lines = [

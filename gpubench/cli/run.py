@@ -122,8 +122,8 @@ def run(
         str, where_option(metavar="HOST:PORT", help="Where the machines connect. HOST writes the rows.")
     ] = "",
     slurm: Annotated[
-        str, where_option(metavar="NAME=VALUE,...", help="Run as a Slurm job: partition=gpu,nodes=4,time=60.")
-    ] = "",
+        str | None, where_option(metavar="NAME=VALUE,...", help="Run as a Slurm job: partition=gpu,nodes=4,time=60.")
+    ] = None,
     out: Annotated[
         Path, file_option(metavar="PATH", help="Folder for a new CSV file, or a CSV file to write or resume.")
     ] = Path("results"),
@@ -149,7 +149,7 @@ def run(
         raise UserError(f"--until chooses the number of rounds; leave out {'--quick' if quick else '--repeats'}")
     if tensorboard and not importlib.util.find_spec("tensorboard"):
         raise UserError("--tensorboard needs TensorBoard: pip install -e '.[tensorboard]'")
-    if budget and not until:
+    if budget is not None and not until:
         raise UserError("--budget is for --until; --time-limit limits a trial")
     named = tuple(filter(None, ",".join(models or ()).split(",")))
     suites = tuple(suite or (RANKED_SUITE if quick and not models else "resnet",))
@@ -168,18 +168,18 @@ def run(
         data=data,
         weights=weights,
         synthetic=synthetic,
-        memory_limit_bytes=parse_size(memory_limit) if memory_limit else None,
-        time_limit_seconds=parse_duration(time_limit) if time_limit else None,
-        until=parse_share("--until", until) if until else None,
-        budget_seconds=parse_duration(budget or "20m", "--budget") if until else None,
+        memory_limit_bytes=None if memory_limit is None else parse_size(memory_limit),
+        time_limit_seconds=None if time_limit is None else parse_duration(time_limit),
+        until=None if until is None else parse_share("--until", until),
+        budget_seconds=parse_duration("20m" if budget is None else budget, "--budget") if until else None,
         seed=seed,
-        session=parse_session(session) if session else "",
+        session="" if session is None else parse_session(session),
         settings=parse_settings(settings or ()),
         tensorboard=tensorboard,
         dry_run=dry_run,
         rank=quick and not no_rank and nodes == 1 and "resnet" in suites and RANKED_SUITE not in suites,
     )
-    if slurm:
+    if slurm is not None:
         arguments = without(sys.argv[1:], "--slurm", "--out")
         return run_on_slurm(parse_slurm(slurm), arguments, out)
     return print_results(runner.run(options))
@@ -223,7 +223,7 @@ def compare_command(path: Path) -> str:
 def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
     """Return the first results of these sessions' rows in `path`, as wrapped lines, and the command to run next."""
     from gpubench.analysis.compare import Question, compare_rows, load_rows
-    from gpubench.cli.quick import quick_lines
+    from gpubench.cli.quick import SETUP, quick_lines
     from gpubench.show.wrap import wrapped
     from gpubench.studies.answer import answer_to
     from gpubench.studies.cards.placing import reference_sentences
@@ -234,7 +234,7 @@ def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
     if not of_this_run.frame["status"].isin(TRAINED).any():
         return ["Nothing was measured: the reason is above, and in each row."], "gpubench doctor"
     lines, is_ranked = quick_lines(of_this_run.frame, path)
-    is_whole = bool(lines) and of_this_run.frame["suite"].nunique() == 1
+    is_whole = bool(lines) and len(of_this_run.frame[["suite", *SETUP]].drop_duplicates()) == 1
     following = "gpubench run --suite resnet --precision both"  # a first rate is followed by a comparison
     if is_whole and is_ranked:
         return lines, following

@@ -33,8 +33,10 @@ def show(
 ) -> None:
     """Show a model's layers, with shapes, weights and FLOPs, and its learning rate by epoch. Trains nothing."""
     from gpubench.show.network import lines
-    from gpubench.show.network_chart import save
+    from gpubench.show.network_chart import KINDS, save
 
+    if chart and chart.suffix not in KINDS:
+        raise UserError(f"--chart {chart}: give a name that ends in {', '.join(KINDS[:-1])} or {KINDS[-1]}")
     network = network_of(suite, model, parse_settings(settings or []), processes)
     if chart:
         save(network, chart)

@@ -76,7 +76,7 @@ def as_csv(answer: Answer) -> str:
         about = {"section": section.title, "study": section.study, "table": table.name}
         columns, values = flat(table)
         lines += [about | dict(zip(columns, line, strict=True)) for line in values]
-    cells = ([shown(value) if isinstance(value, str) else value for value in map(line.get, names)] for line in lines)
+    cells = ([shown(cell) if isinstance(cell, str) else cell for cell in map(line.get, names)] for line in lines)
     return csv_text([shown(name) for name in names], cells)
 
 

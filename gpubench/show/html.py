@@ -100,13 +100,9 @@ def cell_of(value: Value, column: Column, href: str = "", **more: Any) -> HtmlCe
     """Return the cell of a value, with a link to `href` if given; `more`: other fields."""
     text = cell_text(value, column)
     css_class = str(value) if value in DECIDED else "note" if column.note else "long" if len(text) > LONG else ""
-    fields = {
-        "beside": interval_text(value, column),
-        "value": repr(value) if column.unit == "bytes" else "",
-        "css_class": css_class,
-        "href": href,
-    }
-    return HtmlCell(column, text, **(fields | more))
+    number = repr(value) if text and column.unit in {"bytes", "p"} else ""  # `1 GiB` and `<0.0001` do not sort
+    beside = interval_text(value, column)
+    return HtmlCell(column, text, **{"beside": beside, "value": number, "css_class": css_class, "href": href, **more})
 
 
 def rendered(template: str, styles: Sequence[str] = (), **values: object) -> str:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpubench.errors import UserError, writing
+from gpubench.errors import writing
 from gpubench.show.chart_sheet import EDGE, SIZE, SMALL, Sheet, palette, setting, sheet_of
 from gpubench.show.network import Block, NetworkSummary, Points, blocks_of, moves, shape_text
 from gpubench.show.style import fitted, locator, style, wide, wrapped
@@ -28,9 +28,7 @@ LINE = 0.19
 
 
 def save(network: NetworkSummary, file: Path) -> None:
-    """Draw the network into a file. Raises UserError if its name has no suffix of KINDS, or it cannot be written."""
-    if file.suffix not in KINDS:
-        raise UserError(f"--chart {file}: give a name that ends in {', '.join(KINDS)}")
+    """Draw the network into a file, whose suffix is one of KINDS. Raises UserError if the file cannot be written."""
     with style("light"), writing(f"--chart {file}", file):
         figure_of(network).savefig(file)
 

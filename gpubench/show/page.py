@@ -80,15 +80,15 @@ def page_of(answer: Answer, home: str = "", preview: str = "") -> str:
             sections.append(_section(answer, number, section, looks, charts))
             drawn_above += charts
     rows, whole = _linked_rows(table)
-    title, _, basis = answer.headline.partition(" (")
-    results = answer.comparisons
-    results = results[1:] if results and answer.headline.startswith(results[0].said) else results  # it is the headline
+    results, title, basis = answer.comparisons, "Nothing to compare", answer.headline
+    if results and answer.headline.endswith(ending := f" ({results[0].basis})."):  # it is the headline
+        title, basis, results = answer.headline.removesuffix(ending), results[0].basis, results[1:]
     suites = {section.suite: number for number, section in reversed([*enumerate(answer.sections, start=1)])}
     return rendered(
         "page.html",
         rules_of(looks),
-        title=title if answer.results else "Nothing to compare",
-        basis=basis.removesuffix(").") if answer.results else answer.headline,
+        title=title,
+        basis=basis,
         description=" ".join(measured_on(table, title)),
         preview=preview,
         measured_on=measured_on(table, title),

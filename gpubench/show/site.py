@@ -186,10 +186,13 @@ class _Site:
         ranked = [line for line in contents.ranking.lines if line.is_measured or line.card == card]
         at = next((at for at, line in enumerate(ranked) if line.card == card), None)
         near = [] if at is None else ranked[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]
-        lead = results[0].sentence if results else "Published figures do not rank this card."
+        lead, title = "Published figures do not rank this card.", card
         if near:
             is_measured = any(line.card == card for line in contents.ranking.ranked)
-            lead = f"{BY_FIGURES * is_measured}{rank_sentence(contents.ranking, card)}"
+            sentence = rank_sentence(contents.ranking, card)
+            lead, title = f"{BY_FIGURES * is_measured}{sentence}", sentence.partition(",")[0].rstrip(".")
+        elif results:
+            lead, title = results[0].sentence, results[0].said
         charts = [dated(chart, contents.answer) for chart in first_charts(results)[:1]]
         with style("page"):
             pictures = inline([_beside(contents.ranking, card, near)] if near else charts, "beside", classes)
@@ -201,9 +204,7 @@ class _Site:
         return rendered(
             "card.html",
             rules_of(classes),
-            title=lead.removeprefix(BY_FIGURES).partition(", ")[0].partition(" (")[0].rstrip(".")
-            if near or results
-            else card,
+            title=title,
             description=lead,
             preview=self.preview,
             charts=pictures,
