@@ -11,7 +11,6 @@ from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
 from gpubench.runner.cases import (
     cases_of,
-    choose_batch,
     choose_models,
     choose_precisions,
     choose_threads,
@@ -228,10 +227,13 @@ def test_models_and_settings_go_to_their_suites(tmp_path):
     (CPU, {"batch": "max", "memory_limit_bytes": 5}, {}, ("max", None)),
     (GPU, {"batch": "max", "memory_limit_bytes": 5}, {}, ("max", None)),
     (GPU, {"batch": "60"}, {"train_samples": 60}, ("fixed", 60)),
+    (GPU, {"batch": "31", "processes": (2,)}, {"train_samples": 60, "processes": True}, "only 60 samples for 2 proc"),
 ])  # fmt: skip
 def test_the_batch_and_how_it_was_chosen(tmp_path, device, options, changes, answer):
-    suite = loaded(tmp_path, **changes)
-    assert choose_batch(suite, Options(**options), device, "small", {"epochs": 3}, "fp32") == answer
+    asked = Options(models=("small",), precision="fp32", **options)
+    with pytest.raises(UserError, match=answer) if isinstance(answer, str) else nullcontext():
+        (case,) = plan([loaded(tmp_path, **changes)], asked, [device])
+        assert (case.batch_policy, case.batch_size) == answer
 
 
 GPU2 = replace(GPU, device="cuda:2", device_hash="ee")

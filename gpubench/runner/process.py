@@ -19,6 +19,7 @@ import psutil
 
 from gpubench.errors import UserError
 from gpubench.hardware.environment import TorchFacts
+from gpubench.printed import duration
 
 Message = Mapping[str, Any]
 """A message between parent and child: data for JSON."""
@@ -81,7 +82,7 @@ class Outcome:
     def reason(self) -> str:
         """Why there is no answer."""
         if self.end == "timed_out":
-            return f"no answer within the time limit of {self.seconds:.0f} s; the process was killed"
+            return f"no answer within the time limit; the process was killed after {duration(self.seconds)}"
         if self.end == "over_memory":
             return "the process passed the memory limit and was killed"
         if self.end == "garbled":
