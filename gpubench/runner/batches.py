@@ -271,7 +271,7 @@ def confirm(trial: Trial, measure: Measure, say: Say) -> tuple[Trial, Measuremen
     for share in (*BACK_OFFS, 0.0):  # after 0.0 nothing is tried
         batch = trial.batch_size
         measurement = measure(replace(trial, case=replace(trial.case, mode=mode)))
-        if fits(measurement) or measurement.status == "goal_missed" or measurement.diverged:
+        if fits(measurement) or measurement.status == "goal_missed" or measurement.fault == "diverged":
             return trial, None if searched.mode == "full" else measurement
         say(f"  batch {batch} not confirmed: {why_not_fitting(measurement)}")
         smaller = int(batch * share) // 8 * 8 or (batch // 2 if share else 0)
