@@ -27,7 +27,7 @@ SPILLED = 0.7
 """A batch is assumed to use memory outside the card if its rate is below this share of the best rate of smaller
 batches. Both are rates of steps on one resident batch, without a loader. Chosen, not measured."""
 BACK_OFFS = (0.95, 0.9, 0.85, 0.85, 0.85, 0.8, 0.8, 0.7)
-"""Whenever a confirming trial does not fit, the next batch is about this share of the last one."""
+"""Each time a confirming trial does not fit, the batch shrinks to about the next of these shares of itself."""
 CAP_SHARE = 20
 """Fewest steps in an epoch: a batch is at most a twentieth of the dataset."""
 MOST_ELEMENTS = 2**31 - 1
