@@ -32,4 +32,4 @@ def writing(name: str, path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        raise UserError(f"{name}: cannot be written ({error.strerror})") from None
+        raise UserError(f"{name}: cannot be written ({error.strerror or error})") from None

@@ -124,13 +124,8 @@ def test_the_curve_by_hand():
     def probe(batch):
         return ProbeResult(batch <= 16, 100 / 3, batch * 10)
 
-    assert largest_batch(probe, capacity_bytes=None, cap=MOST).curve == (
-        (8, 33.333, 80),
-        (16, 33.333, 160),
-        (24, 0.0, 240),
-        (32, 0.0, 320),
-        (40, 0.0, 400),
-    )
+    curve = largest_batch(probe, capacity_bytes=None, cap=MOST).curve
+    assert curve == ((8, 33.333, 80), (16, 33.333, 160), (24, 0.0, 240), (32, 0.0, 320), (40, 0.0, 400))
 
 
 DIPS = {8: 10, 16: 9, 32: 12, 64: 11, 128: 13, 256: 12, 512: 11}

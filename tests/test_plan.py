@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from facts import lacking
@@ -11,7 +12,6 @@ from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
 from gpubench.runner.cases import (
     cases_of,
-    choose_batch,
     choose_models,
     choose_precisions,
     choose_threads,
@@ -113,12 +113,7 @@ def test_rounds_hold_every_case_once_and_begin_with_the_smallest(tmp_path):
     # A ratio then comes after two trials, and the dearest model last.
     cases = demo_cases(tmp_path, [GPU, GPU1], batch="8", precision="fp32,fp16")
     first = [(t.case.model, t.case.device, t.case.precision) for t in schedule(cases, 1, seed=1)]
-    assert first == [
-        (model, device, precision)
-        for model in ("small", "large")
-        for device in ("cuda:0", "cuda:1")
-        for precision in ("fp32", "fp16")
-    ]
+    assert first == list(product(("small", "large"), ("cuda:0", "cuda:1"), ("fp32", "fp16")))
 
 
 def test_a_ratio_is_printed_once_both_precisions_have_an_ok_trial(tmp_path):
@@ -127,18 +122,12 @@ def test_a_ratio_is_printed_once_both_precisions_have_an_ok_trial(tmp_path):
     )
     assert twin.batch_policy == "max-fp32"
     ratios = FirstRatios()
-    rate = {"fp32": 100.0, "fp16": 185.0}
-    batch = {"fp32": 64, "fp16": 128}
+    figures = {
+        "fp32": {"seconds": 1 / 100, "samples_per_second": 100.0, "batch_size": 64},
+        "fp16": {"seconds": 1 / 185, "samples_per_second": 185.0, "batch_size": 128},
+    }
     printed = [
-        ratios.after(
-            case,
-            row(
-                precision=case.precision,
-                seconds=1 / rate[case.precision],
-                samples_per_second=rate[case.precision],
-                batch_size=batch[case.precision],
-            ),
-        )
+        ratios.after(case, row(precision=case.precision, **figures[case.precision]))
         for case in (twin, fp32, fp16, twin, fp16, fp32)
     ]
     assert [bool(lines) for lines in printed] == [False, False, True, False, False, False]
@@ -228,10 +217,13 @@ def test_models_and_settings_go_to_their_suites(tmp_path):
     (CPU, {"batch": "max", "memory_limit_bytes": 5}, {}, ("max", None)),
     (GPU, {"batch": "max", "memory_limit_bytes": 5}, {}, ("max", None)),
     (GPU, {"batch": "60"}, {"train_samples": 60}, ("fixed", 60)),
+    (GPU, {"batch": "31", "processes": (2,)}, {"train_samples": 60, "processes": True}, "only 60 samples for 2 proc"),
 ])  # fmt: skip
 def test_the_batch_and_how_it_was_chosen(tmp_path, device, options, changes, answer):
-    suite = loaded(tmp_path, **changes)
-    assert choose_batch(suite, Options(**options), device, "small", {"epochs": 3}, "fp32") == answer
+    asked = Options(models=("small",), precision="fp32", **options)
+    with pytest.raises(UserError, match=answer) if isinstance(answer, str) else nullcontext():
+        (case,) = plan([loaded(tmp_path, **changes)], asked, [device])
+        assert (case.batch_policy, case.batch_size) == answer
 
 
 GPU2 = replace(GPU, device="cuda:2", device_hash="ee")

@@ -79,11 +79,12 @@ def test_a_search_that_finds_nothing_ends_as_its_last_probe(status, cap):
     assert case.refusal.endswith("the reason")
 
 
-def test_a_confirmed_batch_may_be_smaller():
+@pytest.mark.parametrize(("cap", "most", "batch"), [(64, 60, 56), (2000, 1340, 1224)])
+def test_a_confirmed_batch_may_be_smaller(cap, most, batch):
     full = Measurement(status="out_of_memory", reason="full")
-    case, lines = search(lambda batch, mode: full if mode == "sampled" and batch > 60 else fits(batch), cap=64)
-    assert (case.batch_size, case.batch_capped) == (56, False)
-    assert lacking(lines[-1], "batch 64", "out_of_memory", "full") == []
+    case, lines = search(lambda batch, mode: full if mode == "sampled" and batch > most else fits(batch), cap=cap)
+    assert (case.batch_size, case.batch_capped) == (batch, False)
+    assert lacking(lines[-1], "batch", "out_of_memory", "full") == []
 
 
 PRECISION_FAILED = Measurement(status="failed", reason="PrecisionError: asked for fp16, which looks like fp32")
@@ -113,12 +114,12 @@ def test_a_precision_is_proved_by_the_first_probe_or_ends_the_search():
 @pytest.mark.parametrize(
     ("answer", "trials"),
     [
-        (Measurement(status="out_of_memory"), 6),
-        (Measurement(status="failed", fault="crashed", reason="SIGSEGV"), 6),
+        (Measurement(status="out_of_memory"), 9),
+        (Measurement(status="failed", fault="crashed", reason="SIGSEGV"), 9),
         (PRECISION_FAILED, 1),
     ],
 )
-def test_memory_and_crashes_lead_to_five_smaller_batches_and_other_errors_to_none(answer, trials):
+def test_memory_and_crashes_lead_to_eight_smaller_batches_and_other_errors_to_none(answer, trials):
     case, lines = search(lambda batch, mode: answer if mode == "sampled" else fits(batch), cap=2000)
     assert len([line for line in lines if "not confirmed" in line]) == trials
     assert lacking(lines[-1], answer.status, answer.reason) == []
@@ -204,10 +205,9 @@ def test_a_batch_that_was_found_earlier_is_not_looked_for_again_but_confirmed_if
     found = batches(measure, known=lambda case: pd.Series(row))
     case = found_by(found, CASE)
     assert (case.batch_size, case.batch_capped, case.batch_curve) == (64, capped, ((8, 1.5, 100),))
-    assert (asked, found.has_searched, found.to_confirm(CASE)) == ([], False, status == "interrupted")
+    assert (asked, found.has_searched) == ([], False)
     trial, measurement = found.measured(Trial(case, 0, 42))
     assert (asked, measurement.status) == (([64, 56], "ok") if status == "interrupted" else ([64], "out_of_memory"))
-    assert not found.to_confirm(CASE)
     assert found.so_far(CASE) == trial.case
 
 
@@ -217,7 +217,7 @@ TWIN = replace(FP16, batch_policy="max-fp32")
 
 @pytest.mark.parametrize(("fp32", "fp16", "twin"), [(136, 152, 136), (160, 152, 160), (136, 136, None), (8, 152, None)])
 def test_a_twin_has_the_batch_of_fp32_and_is_dropped_where_both_agree_or_fp32_fails(fp32, fp16, twin):
-    """The search finds 160. First trials confirm less, or, after five smaller batches, none."""
+    """The search finds 160. First trials confirm less, or, after eight smaller batches, none."""
     most = {"fp32": fp32, "fp16": fp16}
 
     def measure(trial):

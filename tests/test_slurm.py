@@ -151,7 +151,7 @@ def test_a_job_whose_node_dies(cluster):
     assert "NODE_FAIL" in err
 
 
-def test_slurm_options_and_the_command_of_the_job(cli):
+def test_slurm_options_and_the_command_of_the_job(cli, monkeypatch):
     assert parse_slurm("partition=gpu,nodes=4, gpus_per_node=8") == {"nodes": 4, "partition": "gpu", "gpus_per_node": 8}
     assert parse_slurm("gpus-per-node=2")["gpus_per_node"] == 2
     for wrong in ("gpu", "nodes=many", "nodes=²", "nodes=0", "partition="):
@@ -159,6 +159,7 @@ def test_slurm_options_and_the_command_of_the_job(cli):
             parse_slurm(wrong)
     words = ["run", "--slurm", "nodes=2", "--quick", "--out=a.csv", "--set", "a=b"]
     assert without(words, "--slurm", "--out") == ["run", "--quick", "--set", "a=b"]
-    done = cli("run", "--suite", SUITE, "--slurm", "nodes=1")
-    assert done.returncode == 2
-    assert "--out FILE.csv" in done.stderr
+    monkeypatch.setenv("PATH", "")
+    for out, reason in ((".", "--out FILE.csv"), ("a.csv", "no Slurm")):
+        done = cli("run", "--suite", SUITE, "--slurm", "nodes=1", "--out", out)
+        assert (done.returncode, reason in done.stderr) == (2, True), done.stderr

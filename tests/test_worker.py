@@ -166,10 +166,12 @@ def odd_row(cli, folder, quality, loop='clock.steps([[0]] * 8, "train")'):
     return done.returncode, load([folder / "a.csv"]).frame.iloc[0]
 
 
-def test_a_suite_that_never_touches_the_clock_fails(cli, tmp_path):
-    code, row = odd_row(cli, tmp_path, "{}", loop="range(8)")
-    assert (code, row["status"]) == (4, "failed")
-    assert lacking(row["reason"], "clock.steps()", "nothing was timed") == []
+def test_a_suite_that_trains_no_step_of_the_clock_fails(cli, tmp_path):
+    for loop in ("range(8)", 'clock.steps([], "train")', 'clock.steps([[0]], "valid")'):
+        code, row = odd_row(cli, tmp_path, "{}", loop)
+        assert (code, row["status"]) == (4, "failed")
+        assert lacking(row["reason"], "clock.steps(", "no training was timed") == []
+        (tmp_path / "a.csv").unlink()
 
 
 @pytest.mark.parametrize(

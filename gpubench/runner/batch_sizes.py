@@ -13,7 +13,7 @@ ROUGH_AIM = 0.85
 FAR = 4
 """If two batches differ by a larger factor, their geometric mean is tried next, else their mean."""
 FINENESS = 32
-"""A large batch is found to within 1/32 of itself: two processes with the same batch may differ more in memory."""
+"""A large batch is found to within 1/32 of itself: the memory of two equal processes may differ by more."""
 FARTHEST = 512
 """The next batch to probe is at most this many times the largest batch that fitted."""
 

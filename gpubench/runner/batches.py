@@ -26,8 +26,8 @@ CPU_MARGIN = 0.08
 SPILLED = 0.7
 """A batch is assumed to use memory outside the card if its rate is below this share of the best rate of smaller
 batches. Both are rates of steps on one resident batch, without a loader. Chosen, not measured."""
-BACK_OFFS = (0.95, 0.9, 0.8, 0.65, 0.5)
-"""Whenever a confirming trial does not fit, the next batch is about this share of the last one."""
+BACK_OFFS = (0.95, 0.9, 0.85, 0.85, 0.85, 0.8, 0.8, 0.7)
+"""Each time a confirming trial does not fit, the batch shrinks to about the next of these shares of itself."""
 CAP_SHARE = 20
 """Fewest steps in an epoch: a batch is at most a twentieth of the dataset."""
 MOST_ELEMENTS = 2**31 - 1
@@ -107,15 +107,11 @@ class CaseBatches:
         self._found[_key(case)] = case
         return case
 
-    def to_confirm(self, case: Case) -> bool:
-        """Return whether the case's next trial has to confirm its batch."""
-        return _key(case) in self._to_confirm and not case.refusal
-
     def measured(self, trial: Trial) -> tuple[Trial, Measurement]:
         """Run the trial; return it as it ran (at a smaller batch if its own did not fit) and its measurement."""
         measurement: Measurement | None = None
         self._compile(trial)
-        if self.to_confirm(trial.case):
+        if _key(trial.case) in self._to_confirm and not trial.case.refusal:
             trial, measurement = confirm(trial, self._measure, self._say)
             self._found[_key(trial.case)] = trial.case
             self._to_confirm.discard(_key(trial.case))
@@ -275,7 +271,7 @@ def confirm(trial: Trial, measure: Measure, say: Say) -> tuple[Trial, Measuremen
     for share in (*BACK_OFFS, 0.0):  # after 0.0 nothing is tried
         batch = trial.batch_size
         measurement = measure(replace(trial, case=replace(trial.case, mode=mode)))
-        if fits(measurement) or measurement.status == "goal_missed" or measurement.diverged:
+        if fits(measurement) or measurement.status == "goal_missed" or measurement.fault == "diverged":
             return trial, None if searched.mode == "full" else measurement
         say(f"  batch {batch} not confirmed: {why_not_fitting(measurement)}")
         smaller = int(batch * share) // 8 * 8 or (batch // 2 if share else 0)

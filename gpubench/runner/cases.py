@@ -143,9 +143,7 @@ def choose_precisions(option: str, device: Device) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def choose_batch(
-    suite: LoadedSuite, options: Options, device: Device, model: str, params: Mapping[str, ParamValue], precision: str
-) -> tuple[str, int | None]:
+def choose_batch(suite: LoadedSuite, options: Options, device: Device, case: Case) -> tuple[str, int | None]:
     """Return the batch policy and size; the size is None if a search has to find it. Raises UserError."""
     shared = device.shares_memory and not device.default_limit_bytes
     if options.memory_limit_bytes and device.kind not in {"cpu", "cuda"}:
@@ -153,8 +151,8 @@ def choose_batch(
     if options.memory_limit_bytes and options.memory_limit_bytes > (device.memory_bytes or math.inf):
         size = (device.memory_bytes or 0) / 2**30
         raise UserError(f"--memory-limit: {device.device}, {device.card}, has only {size:.2f} GiB; give less")
-    recipe = suite.suite.recipe_batch(model, params, precision) if suite.suite.recipe_batch else 0
-    usual = suite.suite.batch
+    of_recipe, usual = suite.suite.recipe_batch, suite.suite.batch
+    recipe = of_recipe(case.model, case.params, case.precision) if of_recipe else 0
     if shared:
         usual = str(suite.suite.cpu_batch or (CPU_BATCH if usual in {"max", "fastest"} else usual))
     batch = str(options.batch or recipe or usual)
@@ -167,9 +165,10 @@ def choose_batch(
         return batch, None
     if not batch.isdecimal() or int(batch) == 0:
         raise UserError(f"--batch {batch}: give max, fastest or a number above 0")
-    samples = suite.samples(params)
-    if samples and int(batch) > samples:
-        raise UserError(f"--batch {batch}: an epoch of {suite.name} has only {samples} {suite.suite.unit}")
+    samples = suite.samples(case.params)
+    if samples and int(batch) * case.processes > samples:
+        many = f" for {case.processes} processes" * (case.processes > 1)
+        raise UserError(f"--batch {batch}: an epoch of {suite.name} has only {samples} {suite.suite.unit}{many}")
     return "fixed", int(batch)
 
 
@@ -189,7 +188,7 @@ def _with_suite_checks(case: Case, recipe: ModelRecipe, options: Options, device
     """Return the case with its batch and processes; refused if the suite cannot run it or raises. Raises UserError."""
     suite = recipe.suite.suite
     try:
-        policy, size = choose_batch(recipe.suite, options, device, case.model, case.params, case.precision)
+        policy, size = choose_batch(recipe.suite, options, device, case)
         limit = case.memory_limit_bytes or (default_limit(device) if policy in {"max", "fastest"} else None)
         case = replace(case, batch_policy=policy, batch_size=size, memory_limit_bytes=limit)
         if suite.check and recipe.folder:

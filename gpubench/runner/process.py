@@ -19,9 +19,11 @@ import psutil
 
 from gpubench.errors import UserError
 from gpubench.hardware.environment import TorchFacts
+from gpubench.printed import duration
 
 Message = Mapping[str, Any]
 """A message between parent and child: data for JSON."""
+End = Literal["answered", "died", "timed_out", "over_memory", "garbled"]
 WAKE_SECONDS = 0.2
 """Seconds between two checks whether the child is alive; in between the parent sleeps in select."""
 CLOSE_SECONDS = 0.05
@@ -66,7 +68,7 @@ class Started:
 class Outcome:
     """How a child process ended. `answer` is its last message; a child that died sent none."""
 
-    end: Literal["answered", "died", "timed_out", "over_memory", "garbled"]
+    end: End
     seconds: float
     """Time from the start of the process to its end."""
     answer: Message | None = None
@@ -81,7 +83,7 @@ class Outcome:
     def reason(self) -> str:
         """Why there is no answer."""
         if self.end == "timed_out":
-            return f"no answer within the time limit of {self.seconds:.0f} s; the process was killed"
+            return f"no answer within the time limit; the process was killed after {duration(self.seconds)}"
         if self.end == "over_memory":
             return "the process passed the memory limit and was killed"
         if self.end == "garbled":
@@ -253,9 +255,7 @@ class _Watch:
         self._selector.register(channel, selectors.EVENT_READ, self._read_channel)
         self._selector.register(self._output, selectors.EVENT_READ, self._read_output)
 
-    def until_done(
-        self, started: float, time_limit: float | None, resident_limit: int | None
-    ) -> Literal["answered", "died", "timed_out", "over_memory", "garbled"]:
+    def until_done(self, started: float, time_limit: float | None, resident_limit: int | None) -> End:
         woken = started
         self.channel.setblocking(False)  # not before the task is sent, which may be longer than the socket's buffer
         while True:

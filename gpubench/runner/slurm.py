@@ -6,6 +6,7 @@ The job's first node leads as with --nodes and writes the rows, so it does not m
 import os
 import re
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -52,6 +53,8 @@ def run_on_slurm(job_options: Mapping[str, Any], arguments: Sequence[str], out: 
     out = out.resolve()
     if out.suffix != ".csv":
         raise UserError("--slurm needs --out FILE.csv, in a folder that all nodes can write")
+    if not shutil.which("scontrol"):
+        raise UserError("--slurm: this machine has no Slurm (no command scontrol); use a node that can submit jobs")
     check_writable(out)
     folder = out.with_suffix(".slurm")
     number = folder / "job"

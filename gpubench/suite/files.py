@@ -84,7 +84,7 @@ def find(name: str) -> LoadedSuite:
     paths = _built_in_paths()
     if name in paths:
         return load(paths[name])
-    path = Path(name)
+    path = Path(name).parent if Path(name).name == "__init__.py" else Path(name)
     if path.suffix != ".py" and not path.is_dir():
         raise UserError(
             f"{name}: no such suite; there are {', '.join(sorted(paths))},"
@@ -124,7 +124,8 @@ def load(path: Path) -> LoadedSuite:
     suite: object = getattr(module, "SUITE", None)
     if not isinstance(suite, Suite):
         raise UserError(f"{path} defines no SUITE = Suite(...); {DOCS}")
-    _check(path, suite)
+    if fault := _fault(suite):
+        raise UserError(f"{path}: SUITE {fault}")
     return LoadedSuite(path.stem, path, suite)
 
 
@@ -138,23 +139,26 @@ def sources(path: Path) -> list[Path]:
     return [first, *sorted(file for file in path.rglob("*.py") if file != first)]
 
 
-def _check(path: Path, suite: Suite) -> None:
-    """Raise UserError if a suite's declaration lacks a part or contradicts itself."""
-    if not suite.models:
-        raise UserError(f"{path}: SUITE names no model")
-    for name, param in suite.params.items():
-        if not (name.isidentifier() and isinstance(param, Param)):
-            raise UserError(f"{path}: SUITE has the parameter {name!r}: names have no spaces, values are Param(...)")
-    if suite.samples_per_unit < 1:
-        raise UserError(f"{path}: SUITE has samples_per_unit={suite.samples_per_unit}; it must be 1 or more")
-    if unknown := set(suite.studies) - set(STUDIES):
-        raise UserError(f"{path}: SUITE names studies={sorted(unknown)}; the studies are {', '.join(STUDIES)}")
-    if "ablation" in suite.studies and "plain" not in suite.models:
-        raise UserError(f"{path}: SUITE has studies='ablation' and no model `plain` to compare the other models with")
-    if "batch" in suite.studies and "global_batch" not in suite.params:
-        raise UserError(f"{path}: SUITE has studies='batch' and no parameter `global_batch`")
-    if isinstance(suite.goal, str) and suite.goal not in suite.params:
-        raise UserError(f"{path}: SUITE has goal={suite.goal!r}, and no parameter of that name")
+def _fault(suite: Suite) -> str:
+    """Return what is wrong with a suite's declaration, or an empty text."""
+    tuples, presets = ("models", "default_models", "studies", "data", "needs"), suite.presets.values()
+    models = {*suite.default_models, *["plain"] * ("ablation" in suite.studies)}
+    params = {*suite.presets, *(name for by_value in presets for preset in by_value.values() for name in preset)}
+    params |= {"global_batch"} if "batch" in suite.studies else set()
+    params |= {suite.goal} if isinstance(suite.goal, str) else set()
+    faults = {
+        "has a text where a tuple belongs": [name for name in tuples if isinstance(getattr(suite, name), str)],
+        "names no model": [] if suite.models else ["models=()"],
+        "has no such models (default_models, studies='ablation')": models.difference(suite.models),
+        "has parameters with odd names, or not of class Param": [
+            name for name, param in suite.params.items() if not (name.isidentifier() and isinstance(param, Param))
+        ],
+        "declares parameters that every suite has": COMMON_PARAMS.keys() & suite.params.keys(),
+        "has no such parameters (presets, goal, studies='batch')": params - {"model", *suite.params, *COMMON_PARAMS},
+        f"has no such studies; there are {', '.join(STUDIES)}": set(suite.studies).difference(STUDIES),
+        "has too few samples_per_unit": [suite.samples_per_unit] if suite.samples_per_unit < 1 else [],
+    }
+    return next((f"{fault}: {', '.join(sorted(map(str, values)))}" for fault, values in faults.items() if values), "")
 
 
 def _module_name(path: Path) -> str:

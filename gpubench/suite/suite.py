@@ -39,6 +39,8 @@ class Param:
             number = "a whole number" if isinstance(self.default, int) else "a number"
             kind = "true or false" if isinstance(self.default, bool) else f"{number}, {self.least:g} or more"
             raise UserError(f"--set {name}={text}: {name} is {kind}") from None
+        if isinstance(value, str) and any(map(str.isspace, value)):
+            raise UserError(f"--set {name}={text}: {name} must have no spaces, which separate parameters in a row")
         if self.choices and value not in self.choices:
             allowed = ", ".join(str(choice) for choice in self.choices)
             raise UserError(f"--set {name}={text}: {name} is one of {allowed}")

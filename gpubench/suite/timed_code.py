@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from gpubench.errors import UserError
+
 PACKAGE = Path(__file__).resolve().parents[1]
 TIMED = ("training/**/*.py", "data/**/*.py", "suite/precisions.py", "worker/run_trial.py")
 """The modules of gpubench that belong to the code of every suite; other modules do not run in the timed loop."""
@@ -19,7 +21,8 @@ TIMED = ("training/**/*.py", "data/**/*.py", "suite/precisions.py", "worker/run_
 
 def digest_of(suite_files: Sequence[Path]) -> str:
     """Return the SHA-256 of the code that a suite of these files times."""
-    return _hash("\n".join(f"{name} {digest}" for name, digest in sorted(parts_of(suite_files).items())))
+    lines = [f"{name} {digest}" for name, digest in sorted(parts_of(suite_files).items())]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def parts_of(suite_files: Sequence[Path]) -> dict[str, str]:
@@ -31,13 +34,12 @@ def parts_of(suite_files: Sequence[Path]) -> dict[str, str]:
     return {name: _source_digest(file) for name, file in files.items()}
 
 
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def _source_digest(file: Path) -> str:
-    with tokenize.open(file) as source:  # in the encoding that the file declares
-        return _hash(_without_prose(source.read()))
+    try:
+        with tokenize.open(file) as source:  # in the encoding that the file declares
+            return hashlib.sha256(_without_prose(source.read()).encode()).hexdigest()
+    except (OSError, SyntaxError, ValueError) as error:
+        raise UserError(f"{file}, which belongs to the suite, cannot be read: {error}") from None
 
 
 @lru_cache(maxsize=512)

@@ -272,11 +272,6 @@ class Measurement:
     startup_seconds: float | None = None
     """Seconds of its process outside of training, set by the parent; None if its process sent no result."""
 
-    @property
-    def diverged(self) -> bool:
-        """Whether it only failed to learn: the training ran and fitted into memory."""
-        return self.status == "failed" and self.fault == "diverged"
-
 
 FORK_REPORT = struct.Struct("qq")
 """What a template process sends about a fork: (process id, 0) at its start, (0, return code) at its end."""

@@ -119,8 +119,8 @@ def _run_suite(trial: Trial, new_clock: Callable[..., Clock], join: Join, span: 
         measurement = Measurement("ok", quality=dict(loaded.suite.train(trial, clock) or {}), **clock.summary())
     else:
         measurement = _run_torch_suite(trial, loaded.suite, new_clock, join, span)
-    if measurement.status == "ok" and not measurement.laps:
-        raise RuntimeError("the suite took no step from clock.steps(), so nothing was timed")
+    if measurement.status == "ok" and not measurement.samples:
+        raise RuntimeError('clock.steps(..., phase="train") gave the suite no batch, so no training was timed')
     return judged(_without_texts(measurement), loaded.suite, trial)
 
 
@@ -263,7 +263,10 @@ def with_low_share(
 
 def _diverged(measurement: Measurement, why: str) -> Measurement:
     """Return the measurement as diverged, without rates and qualities: the model did not learn."""
-    kept = {name: getattr(measurement, name) for name in KEPT_IF_DIVERGED}
+    proof = ("precision_error", "precision_proof", "loss_scale", "skipped_steps", "nonfinite_losses")
+    kept: dict[str, Any] = {
+        name: getattr(measurement, name) for name in ("epochs", "samples", "threads", "memory_format", *proof)
+    }
     return Measurement(status="failed", reason=f"diverged: {why}", fault="diverged", **kept)
 
 
@@ -271,12 +274,6 @@ def _declared_flops(suite: Suite, trial: Trial) -> float | None:
     """Return the FLOPs per sample that the suite declares; None on the user's own data, whose vocabulary may differ."""
     declared_data = trial.case.data in {"synthetic", "+".join(suite.data)}
     return suite.flops(trial.case.model, trial.case.params) if suite.flops and declared_data else None
-
-
-KEPT_IF_DIVERGED = (
-    *("epochs", "samples", "precision_error", "precision_proof", "loss_scale", "skipped_steps", "nonfinite_losses"),
-    *("threads", "memory_format"),
-)
 
 
 def _failure(error: Exception, trial: Trial) -> Measurement:
