@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from operator import mul
 from typing import Any
 
 import torch
@@ -87,20 +88,24 @@ class Work(TorchDispatchMode):
             self.odd_flops += flops
 
 
-def work_fields(work: Work | None, samples: int, of_suite: float | None) -> dict[str, Any]:
-    """Return fields of a Measurement from a watched step of `samples` samples; `work` is None if it was not counted.
+def work_fields(
+    works: Sequence[Work], factors: Sequence[float], samples: int, of_suite: float | None
+) -> dict[str, Any]:
+    """Return fields of a Measurement from a watched step of each stage; `works` is empty if they were not counted.
 
-    `of_suite`, the suite's FLOPs per sample, replaces the count if it is not None.
+    `factors` are those of `Clock.per_sample`. `samples` is the number in the first of these steps. `of_suite`, the
+    suite's FLOPs per sample, replaces the count if it is not None.
     """
-    if work is None or not samples:
+    if not works:
         return {"flops_per_sample": of_suite}
-    counted = work.flops / samples if work.flops else None
+    flops = [work.flops or 0 for work in works]
+    counted = sum(map(mul, flops, factors)) if all(flops) else None
     return {
         "step_samples": samples,
         "flops_per_sample": counted if of_suite is None else of_suite,
-        "bytes_per_sample": work.bytes / samples,
-        "ops_per_step": work.calls,
-        "odd_flops_share": work.odd_flops / work.flops if work.flops else None,
+        "bytes_per_sample": sum(work.bytes * factor for work, factor in zip(works, factors, strict=True)),
+        "ops_per_step": works[0].calls,
+        "odd_flops_share": works[0].odd_flops / flops[0] if flops[0] else None,
     }
 
 

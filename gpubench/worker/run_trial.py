@@ -11,8 +11,8 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -193,11 +193,19 @@ def _run_torch_suite(
 
     peers, between = join()
     torch.manual_seed(trial.seed)
-    watch, work, memory = OperandWatch(case.device), Work(), devices.MemoryUse(device)
+    watch, works, memory = OperandWatch(case.device), list[Work](), devices.MemoryUse(device)
     # Work is not counted in compiled code, which makes other calls than eager code.
     counted = case.mode != "probe" and not case.params.get("compile")
-    steps = watch.steps(beside(work, watch) if counted else watch) if trial.prove else [nullcontext()]
-    clock = new_clock(synchronize=lambda: devices.synchronize(device), watch=lambda: steps, peers=peers, memory=memory)
+
+    def steps() -> Iterator[AbstractContextManager[object]]:
+        """Yield the contexts of a stage's untimed steps: one counts its work, those of the first stage the operands."""
+        works.append(Work())
+        if len(works) == 1:
+            yield from watch.steps(beside(works[0], watch) if counted else watch) if trial.prove else [nullcontext()]
+        elif counted:
+            yield works[-1]
+
+    clock = new_clock(synchronize=lambda: devices.synchronize(device), watch=steps, peers=peers, memory=memory)
 
     span["start"] = time.perf_counter()
     quality = suite.train(trial, clock) or {}
@@ -228,17 +236,17 @@ def _run_torch_suite(
     operands = watch.check(case.precision, case.device, notes.low_products)
     weights = precision.check_weights(case.precision, notes.weights)
     # A resumed trial begins in a later phase of the schedule, in which a step may have other work.
-    whole = counted and not measurement.resumed
+    whole, declared = counted and not measurement.resumed, _declared_flops(suite, trial)
     measurement = replace(
         measurement,
         precision_error=max(proof.values()),
         precision_proof="; ".join(filter(None, [f"probe {probed}", operands, weights])),
-        **work_fields(work if whole and work.calls else None, clock.watched_samples, _declared_flops(suite, trial)),
+        **work_fields(works if whole and works[0].calls else (), clock.per_sample(), clock.watched_samples, declared),
     )
     numbers = {name: value for name, value in measurement.quality.items() if isinstance(value, int | float)}
     lost = ", ".join(f"{name} {value}" for name, value in numbers.items() if not math.isfinite(value))
     diverged = notes.diverged or (f"the trained model has {lost}" if lost else "")
-    return _diverged(measurement, diverged) if diverged else with_low_share(measurement, trial, watch, work, clock)
+    return _diverged(measurement, diverged) if diverged else with_low_share(measurement, trial, watch, works[0], clock)
 
 
 def with_low_share(

@@ -44,6 +44,6 @@ SUITE = Suite(
     large_linears=False,
     batch="512",
     cpu_batch=256,
-    train_samples=TRAIN_IMAGES,
+    train_samples=lambda params: int(params["train_images"]) or TRAIN_IMAGES,
     data=("cifar10",),
 )

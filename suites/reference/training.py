@@ -73,7 +73,7 @@ def prepared(trial: Trial, clock: Clock) -> tuple[Callable[[Batch], None], Batch
     def step(batch: Batch) -> None:
         inputs, classes = batch
         with mode.autocast():
-            scores = network(mode.input(inputs) if inputs.is_floating_point() else inputs)
+            scores = network(mode.input(inputs))
         stepper.backward(cross_entropy(scores.float(), classes))
         stepper.step()
 
