@@ -12,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from gpubench.training.operands import family_of, have_subclass
+from gpubench.training.operands import OperandWatch, family_of, have_subclass
 
 UNTOUCHED = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view"}
 """Names of calls that only allocate a tensor or change its shape. Views are recognised by `is_view`."""
@@ -91,12 +91,12 @@ class Work(TorchDispatchMode):
 def work_fields(
     works: Sequence[Work], factors: Sequence[float], samples: int, of_suite: float | None
 ) -> dict[str, Any]:
-    """Return fields of a Measurement from a watched step of each stage; `works` is empty if they were not counted.
+    """Return fields of a Measurement from the work of a watched step of each stage; without calls it was not counted.
 
     `factors` are those of `Clock.per_sample`. `samples` is the number in the first of these steps. `of_suite`, the
     suite's FLOPs per sample, replaces the count if it is not None.
     """
-    if not works:
+    if not factors or not all(work.calls for work in works):
         return {"flops_per_sample": of_suite}
     flops = [work.flops or 0 for work in works]
     counted = sum(map(mul, flops, factors)) if all(flops) else None
@@ -114,6 +114,18 @@ def beside(work: Work, watch: AbstractContextManager[object]) -> Iterator[None]:
     """Count work inside the context `watch`, which sees each call first."""
     with work, watch:
         yield
+
+
+def watched_steps(watch: OperandWatch, works: list[Work], counted: bool) -> Iterator[AbstractContextManager[Any]]:
+    """Yield the contexts of a stage's untimed steps: those of the first stage check operands.
+
+    If `counted`, the stage's Work, which is added to `works`, counts one of them.
+    """
+    works.append(Work())
+    if len(works) == 1:
+        yield from watch.steps(beside(works[0], watch) if counted else watch)
+    elif counted and not watch.compiled_regions:
+        yield works[-1]
 
 
 def product_flops(a: torch.Tensor, b: torch.Tensor, *others: object, **options: object) -> int:

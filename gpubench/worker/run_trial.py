@@ -11,8 +11,8 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -187,7 +187,7 @@ def _run_torch_suite(
 
     from gpubench.training import device as devices
     from gpubench.training import precision
-    from gpubench.training.flops import Work, beside, work_fields
+    from gpubench.training.flops import Work, watched_steps, work_fields
     from gpubench.training.memory_layout import memory_format
     from gpubench.training.operands import OperandWatch
 
@@ -196,15 +196,7 @@ def _run_torch_suite(
     watch, works, memory = OperandWatch(case.device), list[Work](), devices.MemoryUse(device)
     # Work is not counted in compiled code, which makes other calls than eager code.
     counted = case.mode != "probe" and not case.params.get("compile")
-
-    def steps() -> Iterator[AbstractContextManager[object]]:
-        """Yield the contexts of a stage's untimed steps: one counts its work, those of the first stage the operands."""
-        works.append(Work())
-        if len(works) == 1:
-            yield from watch.steps(beside(works[0], watch) if counted else watch) if trial.prove else [nullcontext()]
-        elif counted:
-            yield works[-1]
-
+    steps = partial(watched_steps, watch, works, counted) if trial.prove else lambda: [nullcontext()]
     clock = new_clock(synchronize=lambda: devices.synchronize(device), watch=steps, peers=peers, memory=memory)
 
     span["start"] = time.perf_counter()
@@ -235,13 +227,11 @@ def _run_torch_suite(
     probed = ", ".join(f"{name} {error:.1e}" for name, error in proof.items())
     operands = watch.check(case.precision, case.device, notes.low_products)
     weights = precision.check_weights(case.precision, notes.weights)
-    # A resumed trial begins in a later phase of the schedule, in which a step may have other work.
-    whole, declared = counted and not measurement.resumed, _declared_flops(suite, trial)
     measurement = replace(
         measurement,
         precision_error=max(proof.values()),
         precision_proof="; ".join(filter(None, [f"probe {probed}", operands, weights])),
-        **work_fields(works if whole and works[0].calls else (), clock.per_sample(), clock.watched_samples, declared),
+        **work_fields(works, clock.per_sample(), clock.watched_samples, _declared_flops(suite, trial)),
     )
     numbers = {name: value for name, value in measurement.quality.items() if isinstance(value, int | float)}
     lost = ", ".join(f"{name} {value}" for name, value in numbers.items() if not math.isfinite(value))

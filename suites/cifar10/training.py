@@ -131,11 +131,10 @@ class Run:
 
     def evaluate(self, tests: Batches, *, phase: str = "valid", counted: bool = True) -> dict[str, float]:
         """Return accuracy and loss on the test images. Later rungs evaluate the least certain again in more views."""
-        recipe = self.recipe
+        recipe, outputs = self.recipe, []
         selective = recipe.views > 1 and recipe.doubtful < 1
         self.average.eval()
-        right = torch.zeros((), device=self.device)
-        loss, outputs = right.clone(), []
+        right, loss = (torch.zeros((), device=self.device) for _ in range(2))
         for x, y in self.clock.steps(tests, phase=phase, samples=tests.samples, counted=counted):
             logits = self.logits(x, 1 if selective else recipe.views)
             right += (logits.argmax(1) == y).sum()

@@ -345,8 +345,10 @@ class Clock:
         return next(iter(self._resident.watched.values()), 0)
 
     def per_sample(self) -> list[float]:
-        """Return a factor for each stage's watched step: the sum of work times factor is the run's mean per sample."""
+        """Return a factor for each stage: the sum of (work of its watched step x factor) is the work per sample."""
         stages, watched = self._run.by_start(), self._resident.watched
+        if stages.keys() != watched.keys():
+            return []  # a stage ran only in an earlier process
         samples = [stages[start].samples or 1 for start in watched]  # 0 if the phases are in no epoch
         return [count / sum(samples) / size for count, size in zip(samples, watched.values(), strict=True)]
 
