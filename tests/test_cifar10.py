@@ -1,5 +1,6 @@
 """The cifar10 suite, small: every rung trains, its work is the published one, and its parts do what they say."""
 
+import math
 from dataclasses import fields, replace
 from functools import partial
 from itertools import pairwise
@@ -8,7 +9,7 @@ import pytest
 import torch
 from brief import brief
 from gpubench.suites.cifar10 import data, networks, training
-from gpubench.suites.cifar10.optimizers import Muon, compiled_update, orthogonal
+from gpubench.suites.cifar10.optimizers import Muon, compile_once, orthogonal
 from gpubench.suites.cifar10.recipe import RECIPES, stage_at, stages_of
 from small_trials import MIXED, run_trial, small_trial
 from torch.nn.functional import cross_entropy
@@ -228,7 +229,7 @@ def test_the_first_steps_train_a_last_smaller_batch_and_the_later_ones_do_not():
         assert len(batches) == len(list(batches)) == many
 
 
-def test_validation_between_epochs_and_warm_up_do_not_count():
+def test_validation_between_epochs_and_warm_up_do_not_count(monkeypatch):
     _, clock, _ = run_small("tta", epochs="3", validate="true", train_images="4", valid_images="2", batch=4)
     found = clock.summary()
     laps = [lap for lap in found["laps"] if lap.kind != "resident"]
@@ -238,6 +239,11 @@ def test_validation_between_epochs_and_warm_up_do_not_count():
     assert found["valid_seconds"] == pytest.approx(sum(lap.seconds for lap in last))
     counted = [lap for lap in laps if lap.phase in {"preprocess", "train"}]
     assert found["seconds"] >= found["valid_seconds"] + sum(lap.seconds for lap in counted) - 1e-6
+    monkeypatch.setattr(data, "TEST_BATCH", 1)
+    run = training.Run(objective_of("tta"), trial_of(), Clock(brief("quick")))
+    _, tests = run.prepare(data.load_images(run.trial))
+    monkeypatch.setattr(run, "logits", lambda images, views: torch.zeros(len(images), 10))
+    assert run.evaluate(tests)["loss"] == pytest.approx(math.log(10)), "of the images that a sample evaluates"
 
 
 def test_several_runs_are_one_trial_with_the_share_that_reached_the_goal(monkeypatch):
@@ -263,8 +269,7 @@ def test_a_compiled_run_compiles_nothing_after_its_warm_up(monkeypatch):
     settings = {"train_images": "24", "valid_images": "16", "epochs": "8", "runs_per_process": "2"}
     quality, _, _ = run_small("speedrun", MIXED, compile="true", **settings)
     torch.compiler.reset()
-    data.compiled_cut.cache_clear()
-    compiled_update.cache_clear()
+    compile_once.cache_clear()
     assert quality["loss"] > 0
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from facts import lacking
@@ -12,6 +13,7 @@ from gpubench.training.clock.laps import first_dimension
 from gpubench.training.clock.runs import Run
 from gpubench.training.clock.sampling import sampling_for
 from gpubench.training.clock.timer import Peers, Timer
+from gpubench.training.flops import work_fields
 
 
 class Time:
@@ -77,11 +79,7 @@ CASES = {
     "slow first step of the run": {"step_seconds": lambda e, s: 3.0 if (e, s) == (0, 0) else 0.1},
     "slow first epoch": {"step_seconds": lambda e, s: 0.3 if e == 0 else 0.1},
     "costly validation": {"step_seconds": lambda e, s: 0.1, "valid": 0.5},
-    "slow first epoch and costly validation": {
-        "step_seconds": lambda e, s: 0.3 if e == 0 else 0.1,
-        "valid": 0.5,
-        "between": 1.5,
-    },
+    "slow epoch and validation": {"step_seconds": lambda e, s: 0.3 if e == 0 else 0.1, "valid": 0.5, "between": 1.5},
     "loader that starts slowly and waits": {"step_seconds": lambda e, s: 0.1, "wait": 0.05, "start": 2.0},
 }
 
@@ -147,19 +145,9 @@ def test_validation_after_a_training_is_warm_but_for_its_first_lap(accelerator, 
 
 
 def test_who_watches_memory_hears_of_the_first_lap_and_of_the_resident_steps():
-    heard, time = [], Time()
-
-    class Memory:
-        def trained(self):
-            heard.append(("trained", time.now))
-
-        def resting(self):
-            heard.append(("resting", time.now))
-
-        def watched(self):
-            heard.append(("watched", time.now))
-
-    clock = Clock(sampling_for("full", accelerator=False), now=time, memory=Memory())
+    heard, time, names = [], Time(), ("trained", "resting", "watched")
+    memory = SimpleNamespace(**{name: lambda name=name: heard.append((name, time.now)) for name in names})
+    clock = Clock(sampling_for("full", accelerator=False), now=time, memory=memory)
     for _ in clock.epochs(2):
         steps(clock, time, 4, 1)
         steps(clock, time, 4, 1, "valid")
@@ -655,7 +643,7 @@ def test_the_largest_batch_is_resident_and_the_later_of_two(seconds, mode, times
     assert clock.watched_samples == 12
 
 
-def test_only_the_first_resident_step_is_watched_though_there_are_stages():
+def test_a_resident_step_of_each_stage_is_watched_and_their_work_is_weighted_by_the_samples_of_the_run():
     seen = []
 
     class Watch:
@@ -666,14 +654,18 @@ def test_only_the_first_resident_step_is_watched_though_there_are_stages():
             seen.append("out")
 
     clock, time = clock_of("quick", watch=lambda: [Watch()])
-    for epoch in clock.epochs(4, stages=(0, 2)):
-        for _ in clock.steps([[epoch] * (10 + epoch)] * 9, "train"):
+    for epoch in clock.epochs(4, stages=(0, 1)):
+        for _ in clock.steps([[epoch] * (10 + 2 * epoch)] * 9, "train"):
             time.now += 1.0
     for batch in clock.resident():
         seen.append(batch[0])
         time.now += 1.0
-    assert seen == ["in", 0, "out", 0, 2]
+    assert seen == ["in", 0, "out", 0, "in", 1, "out", 1]
     assert clock.watched_samples == 10
+    works = [SimpleNamespace(flops=each, bytes=2 * each, calls=3, odd_flops=0) for each in (100, 480)]
+    found = work_fields(works, clock.per_sample(), clock.watched_samples, None)
+    flops = (90 * 10 + 324 * 40) / 414  # 1 epoch of 9 x 10 samples of 10 FLOPs, 3 of 9 x 12 of 40
+    assert [found["flops_per_sample"], found["bytes_per_sample"]] == pytest.approx([flops, 2 * flops])
 
 
 def test_what_the_steps_say_of_themselves_is_asked_once_before_the_resident_ones():

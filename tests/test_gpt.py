@@ -16,6 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gpubench.rows import write as records
 from gpubench.suite import files
+from gpubench.suite.precisions import PRECISIONS
 from gpubench.training import sequences
 from gpubench.training.clock.clock import Clock
 from gpubench.training.clock.timer import Peers
@@ -85,6 +86,8 @@ def test_muon_takes_the_matrices_of_the_layers_only():
     rest = {id(weight) for group in adamw.param_groups for weight in group["params"]}
     assert taken == {id(weight) for weight in network.layers.parameters() if weight.ndim == 2}
     assert rest == {id(weight) for weight in network.parameters()} - taken
+    cases = [SimpleNamespace(params={"optimizer": "muon"}, precision=name) for name in PRECISIONS]
+    assert [case.precision for case in cases if not gpt.refuse(case)] == ["bf16", "bf16-pure", "float8", "int8-mixed"]
 
 
 def run(cli, folder, names, code=0, **settings):

@@ -15,7 +15,7 @@ from facts import lacking
 from gpubench.suites.imagenet import data
 from gpubench.suites.imagenet import network as networks
 from gpubench.suites.imagenet.data import Source, workers_of
-from gpubench.suites.imagenet.network import Network, no_algorithm_search, predict
+from gpubench.suites.imagenet.network import Network, no_algorithm_search
 from gpubench.suites.imagenet.training import first_reached, rate
 from measured_rows import rows_of_run
 from PIL import Image, ImageDraw
@@ -259,7 +259,7 @@ def test_batched_rectangles_predict_as_one_image_at_a_time_does(photos):
         with torch.inference_mode():
             for spec, (x, _) in zip(validation.specs, validation, strict=True):
                 assert x.shape[2:] == (spec.height, spec.width)
-                for index, logits in zip(spec.indices, predict(net, model, x), strict=True):
+                for index, logits in zip(spec.indices, model(net.prepare(x)), strict=True):
                     found.setdefault(index, []).append(logits)
     assert len(found) == 18
     assert len({spec.width for spec in validation.specs}) > 1

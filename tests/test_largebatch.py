@@ -4,10 +4,12 @@ import pytest
 import torch
 from gpubench.suites.largebatch import training
 from measured_rows import rows_of_run
-from small_trials import MIXED
+from small_trials import MIXED, run_trial, small_trial
 from torch import nn
 from waiting import Waits
 
+from gpubench.errors import UserError
+from gpubench.suite import files
 from gpubench.training.lars import Lars
 
 
@@ -47,6 +49,13 @@ def test_it_trains_with_steps_larger_than_a_batch(cli, cli_process, tmp_path, na
     sizes = {"global_batch": 50, "train_images": 112, "valid_images": 25, "epochs": 2, "width": 4}
     frame = rows_of_run(run, tmp_path, "largebatch", *options, optimizer=name, **sizes)
     assert frame["samples"][0] == 224
+
+
+@pytest.mark.parametrize("sizes", [{"global_batch": "7"}, {"global_batch": "32", "train_images": "24"}])
+def test_a_step_that_is_no_multiple_of_the_batch_or_larger_than_an_epoch_is_refused(sizes):
+    suite = files.find("largebatch")
+    with pytest.raises(UserError, match=r"at least 8 \(a --batch of 8 each\)"):
+        run_trial(suite, small_trial(suite, "small", "fp32", sizes))
 
 
 LR, MOMENTUM, DECAY, TRUST = 0.5, 0.9, 5e-5, 1e-3

@@ -159,7 +159,8 @@ def test_each_stage_is_projected_from_its_own_timed_laps():
     resident = [lap(5.0, 90, "resident"), lap(20.0, 200, "resident", epoch=4)]
     run = summarise(STAGES, [], resident, 10, (0, 4))
     assert run["seconds"] == pytest.approx(30 + 3 * 10 + 50 + 5 * 40)
-    assert run_of(STAGES, [], 10, (0, 4)).stage_seconds() == {0: pytest.approx(60), 4: pytest.approx(250)}
+    stages = run_of(STAGES, [], 10, (0, 4)).by_start()
+    assert {start: round(stage.seconds(None), 9) for start, stage in stages.items()} == {0: 60, 4: 250}
     assert run["run_samples"] == 4 * 90 + 6 * 200
     # A run of 360 samples at 10/90 s, and of 1200 at 40/200 s; 4/90 and 10/200 of it waiting.
     assert run["samples_per_second"] == pytest.approx(1560 / (40 + 240))

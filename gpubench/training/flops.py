@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from operator import mul
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from gpubench.training.operands import family_of, have_subclass
+from gpubench.training.operands import OperandWatch, family_of, have_subclass
 
 UNTOUCHED = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view"}
 """Names of calls that only allocate a tensor or change its shape. Views are recognised by `is_view`."""
@@ -87,20 +88,24 @@ class Work(TorchDispatchMode):
             self.odd_flops += flops
 
 
-def work_fields(work: Work | None, samples: int, of_suite: float | None) -> dict[str, Any]:
-    """Return fields of a Measurement from a watched step of `samples` samples; `work` is None if it was not counted.
+def work_fields(
+    works: Sequence[Work], factors: Sequence[float], samples: int, of_suite: float | None
+) -> dict[str, Any]:
+    """Return fields of a Measurement from the work of a watched step of each stage; without calls it was not counted.
 
-    `of_suite`, the suite's FLOPs per sample, replaces the count if it is not None.
+    `factors` are those of `Clock.per_sample`. `samples` is the number in the first of these steps. `of_suite`, the
+    suite's FLOPs per sample, replaces the count if it is not None.
     """
-    if work is None or not samples:
+    if not factors or not all(work.calls for work in works):
         return {"flops_per_sample": of_suite}
-    counted = work.flops / samples if work.flops else None
+    flops = [work.flops or 0 for work in works]
+    counted = sum(map(mul, flops, factors)) if all(flops) else None
     return {
         "step_samples": samples,
         "flops_per_sample": counted if of_suite is None else of_suite,
-        "bytes_per_sample": work.bytes / samples,
-        "ops_per_step": work.calls,
-        "odd_flops_share": work.odd_flops / work.flops if work.flops else None,
+        "bytes_per_sample": sum(work.bytes * factor for work, factor in zip(works, factors, strict=True)),
+        "ops_per_step": works[0].calls,
+        "odd_flops_share": works[0].odd_flops / flops[0] if flops[0] else None,
     }
 
 
@@ -109,6 +114,18 @@ def beside(work: Work, watch: AbstractContextManager[object]) -> Iterator[None]:
     """Count work inside the context `watch`, which sees each call first."""
     with work, watch:
         yield
+
+
+def watched_steps(watch: OperandWatch, works: list[Work], counted: bool) -> Iterator[AbstractContextManager[Any]]:
+    """Yield the contexts of a stage's untimed steps: those of the first stage check operands.
+
+    If `counted`, the stage's Work, which is added to `works`, counts one of them.
+    """
+    works.append(Work())
+    if len(works) == 1:
+        yield from watch.steps(beside(works[0], watch) if counted else watch)
+    elif counted and not watch.compiled_regions:
+        yield works[-1]
 
 
 def product_flops(a: torch.Tensor, b: torch.Tensor, *others: object, **options: object) -> int:

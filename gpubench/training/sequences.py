@@ -48,13 +48,7 @@ def load_text(trial: Trial, vocabulary: int = BYTES) -> list[torch.Tensor]:
 
 def steps_of(trial: Trial) -> int:
     """Return the training steps of an epoch, at least 1; remaining tokens that do not fill a step are left out."""
-    return max(1, int(trial.params.tokens) // _step_tokens(trial))
-
-
-def _step_tokens(trial: Trial) -> int:
-    """Return the tokens of a training step of all processes."""
-    tokens: int = trial.batch_size * trial.params.context * trial.case.processes
-    return tokens
+    return max(1, int(trial.params.tokens // (trial.batch_size * trial.params.context * trial.case.processes)))
 
 
 class RandomSequences:
@@ -65,7 +59,7 @@ class RandomSequences:
         self.dice = torch.Generator(device).manual_seed(trial.seed + (trial.rank << 32))
         self.window = torch.arange(trial.params.context + 1, device=device)
         self.steps = steps_of(trial)
-        self.tokens = self.steps * _step_tokens(trial)
+        self.tokens = self.steps * trial.batch_size * trial.params.context * trial.case.processes
         """Tokens of an epoch, in all processes."""
 
     def __len__(self) -> int:

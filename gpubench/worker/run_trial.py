@@ -187,17 +187,17 @@ def _run_torch_suite(
 
     from gpubench.training import device as devices
     from gpubench.training import precision
-    from gpubench.training.flops import Work, beside, work_fields
+    from gpubench.training.flops import Work, watched_steps, work_fields
     from gpubench.training.memory_layout import memory_format
     from gpubench.training.operands import OperandWatch
 
     peers, between = join()
     torch.manual_seed(trial.seed)
-    watch, work, memory = OperandWatch(case.device), Work(), devices.MemoryUse(device)
+    watch, works, memory = OperandWatch(case.device), list[Work](), devices.MemoryUse(device)
     # Work is not counted in compiled code, which makes other calls than eager code.
     counted = case.mode != "probe" and not case.params.get("compile")
-    steps = watch.steps(beside(work, watch) if counted else watch) if trial.prove else [nullcontext()]
-    clock = new_clock(synchronize=lambda: devices.synchronize(device), watch=lambda: steps, peers=peers, memory=memory)
+    steps = partial(watched_steps, watch, works, counted) if trial.prove else lambda: [nullcontext()]
+    clock = new_clock(synchronize=lambda: devices.synchronize(device), watch=steps, peers=peers, memory=memory)
 
     span["start"] = time.perf_counter()
     quality = suite.train(trial, clock) or {}
@@ -227,18 +227,16 @@ def _run_torch_suite(
     probed = ", ".join(f"{name} {error:.1e}" for name, error in proof.items())
     operands = watch.check(case.precision, case.device, notes.low_products)
     weights = precision.check_weights(case.precision, notes.weights)
-    # A resumed trial begins in a later phase of the schedule, in which a step may have other work.
-    whole = counted and not measurement.resumed
     measurement = replace(
         measurement,
         precision_error=max(proof.values()),
         precision_proof="; ".join(filter(None, [f"probe {probed}", operands, weights])),
-        **work_fields(work if whole and work.calls else None, clock.watched_samples, _declared_flops(suite, trial)),
+        **work_fields(works, clock.per_sample(), clock.watched_samples, _declared_flops(suite, trial)),
     )
     numbers = {name: value for name, value in measurement.quality.items() if isinstance(value, int | float)}
     lost = ", ".join(f"{name} {value}" for name, value in numbers.items() if not math.isfinite(value))
     diverged = notes.diverged or (f"the trained model has {lost}" if lost else "")
-    return _diverged(measurement, diverged) if diverged else with_low_share(measurement, trial, watch, work, clock)
+    return _diverged(measurement, diverged) if diverged else with_low_share(measurement, trial, watch, works[0], clock)
 
 
 def with_low_share(

@@ -1,7 +1,7 @@
 """Reads CIFAR-10 or makes random images; makes batches (crops, flips, cutout, brightness) in one of four pipelines."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from torchvision import transforms as t
 from gpubench import Trial
 from gpubench.data.datasets import load_cifar
 
+from .optimizers import compile_once
 from .recipe import CLASSES, MEAN, RECIPES, SIZE, STD, TEST_BATCH, TEST_IMAGES, TRAIN_IMAGES, Recipe, stage_at
 
 Sample = tuple[torch.Tensor | NDArray[np.float32], int]
@@ -234,7 +235,7 @@ class OnDevice(Batches):
         drawn = draws(self.samples, self.recipe, self.generator)
         if self.recipe.alternate:
             drawn[:, 2] = (self.sides + self.epoch) % 2
-        light, cut = self.light(), compiled_cut() if self.compiled else cut_out
+        light, cut = self.light(), compile_once(cut_out) if self.compiled else cut_out
         for index in self.order().split(self.batch)[: len(self)]:
             images, labels = cut(self.images, self.labels, index, drawn, light, self.edge, self.recipe)
             yield (images, labels, index) if self.recipe.leave_out else (images, labels)
@@ -292,12 +293,6 @@ def cut_out(
         more, times = light[:, index, None, None, None]
         x = (x + more) * times
     return layout(x, recipe), labels[index]
-
-
-@cache
-def compiled_cut() -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
-    """Return `cut_out` compiled."""
-    return torch.compile(cut_out, dynamic=False)
 
 
 class Doubtful(Batches):

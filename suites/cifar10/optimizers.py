@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -22,6 +22,12 @@ def orthogonal(x: torch.Tensor, steps: int = 3) -> torch.Tensor:
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.mT if tall else x
+
+
+@cache
+def compile_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function` compiled; the same object for all callers in this process."""
+    return torch.compile(function, dynamic=False)
 
 
 class Muon(torch.optim.Optimizer):
@@ -47,7 +53,7 @@ class Muon(torch.optim.Optimizer):
         self, weights: list[torch.nn.Parameter], momentum: float, dtype: torch.dtype, *, compiled: bool = False
     ) -> None:
         super().__init__(weights, {"momentum": momentum, "lr": 0.1, "factor": 1.0})
-        self.dtype, self.update = dtype, compiled_update() if compiled else update
+        self.dtype, self.update = dtype, compile_once(update) if compiled else update
         self.buffers: Buffers | None = None
 
     @torch.no_grad()
@@ -124,12 +130,6 @@ def update(
     buffers.weights.mul_(to_length).sub_(orthogonal(nesterov.to(dtype)) * lr)
     for bank, matrix in zip(filters, buffers.weights, strict=True):
         bank.copy_(part_of(matrix, bank))
-
-
-@cache
-def compiled_update() -> Callable[..., None]:
-    """Return `update` compiled, shared by all optimizers of a process."""
-    return torch.compile(update, dynamic=False)
 
 
 def part_of(matrix: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

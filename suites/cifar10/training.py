@@ -85,7 +85,7 @@ class Run:
                 self.step(batch)
             if self.trial.params.validate and epoch + 1 < self.epochs:
                 quality = self.evaluate(tests, counted=False)
-                print(f"after {epoch + 1} epochs: {quality['accuracy']:.2%}", flush=True)
+                print(f"after epoch {epoch + 1}: {quality['accuracy']:.2%}", flush=True)
         return self.evaluate(tests)
 
     def prepare(self, images: Images) -> tuple[Batches, Batches]:
@@ -131,12 +131,11 @@ class Run:
 
     def evaluate(self, tests: Batches, *, phase: str = "valid", counted: bool = True) -> dict[str, float]:
         """Return accuracy and loss on the test images. Later rungs evaluate the least certain again in more views."""
-        recipe, many = self.recipe, tests.samples
+        recipe, outputs = self.recipe, []
         selective = recipe.views > 1 and recipe.doubtful < 1
         self.average.eval()
-        right = torch.zeros((), device=self.device)
-        loss, outputs = right.clone(), []
-        for x, y in self.clock.steps(tests, phase=phase, samples=many, counted=counted):
+        right, loss = (torch.zeros((), device=self.device) for _ in range(2))
+        for x, y in self.clock.steps(tests, phase=phase, samples=tests.samples, counted=counted):
             logits = self.logits(x, 1 if selective else recipe.views)
             right += (logits.argmax(1) == y).sum()
             loss += cross_entropy(logits, y, reduction="sum")
@@ -149,6 +148,7 @@ class Run:
                 right += (logits.argmax(1) == y).sum() - (before.argmax(1) == y).sum()
                 loss += cross_entropy(logits, y, reduction="sum") - cross_entropy(before, y, reduction="sum")
         self.average.train()
+        many = sum(len(y) for _, y in outputs)  # a sampled run evaluates only some of the images
         total_right, total_loss = torch.stack([right, loss]).tolist()  # the only wait for the device
         return {"accuracy": total_right / many, "loss": total_loss / many}
 
@@ -243,7 +243,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     qualities = []
     # An evaluation between epochs waits for the device anyway.
     event = None if params.validate or recipe.pipeline != "device" else event_of(device)
-    for number in clock.runs(max(1, params.runs_per_process), event):
+    for number in clock.runs(params.runs_per_process, event):
         torch.manual_seed(trial.seed + 1000 * number)
         model.load_state_dict(network(recipe).state_dict())
         run = Run(objective, replace(trial, seed=trial.seed + 1000 * number), clock)

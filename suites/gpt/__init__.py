@@ -13,7 +13,8 @@ ends with the first one whose loss is at most 2.5.
 
 from collections.abc import Mapping
 
-from gpubench import Param, ParamValue, Suite, imported
+from gpubench import Case, Param, ParamValue, Suite, imported
+from gpubench.suite.precisions import multiplied_in
 
 CONTEXT = 1024
 GPT2_VOCABULARY = 50_304
@@ -36,6 +37,12 @@ def most_elements(model: str, params: Mapping[str, ParamValue]) -> int:
     return int(params["context"]) * max(int(params["vocabulary"]), 4 * int(params["width"]))
 
 
+def refuse(case: Case) -> str:
+    """Return why a case cannot run: torch's Muon multiplies in bf16, whatever the precision."""
+    muon = case.params["optimizer"] == "muon" and multiplied_in(case.precision) in {"fp32", "tf32", "fp16"}
+    return "optimizer=muon: torch's Muon multiplies in bf16; ask for bf16" if muon else ""
+
+
 SUITE = Suite(
     train=imported(f"{__name__}.training", "train"),
     blueprint=imported(f"{__name__}.training", "blueprint"),
@@ -52,7 +59,7 @@ SUITE = Suite(
         "width": Param(768, "features of a token", least=1),
         "vocabulary": Param(256, "rows of the embedding; a text in bytes uses 256", least=256),
         "optimizer": Param(
-            "adamw", "muon: Muon trains the matrices of the layers, AdamW the rest", choices=("adamw", "muon")
+            "adamw", "muon: Muon trains the matrices of the layers in bf16, AdamW the rest", choices=("adamw", "muon")
         ),
         "goal": Param(0.0, "validation loss that ends a full run, at the end of an epoch; 0: none"),
         "lr": Param(6e-4, "highest learning rate of AdamW; the last one is a tenth of it"),
@@ -75,6 +82,7 @@ SUITE = Suite(
     samples_per_unit=CONTEXT,
     most_elements=most_elements,
     data=("wikitext-2",),
+    refuse=refuse,
     flops=flops,
     processes=True,
     fits=True,

@@ -83,8 +83,9 @@ def network_of(trial: Trial) -> Gpt:
     return Gpt(params.layers, params.heads, params.width, params.vocabulary, params.context)
 
 
-def rate_at(step: int, steps: int, warmup_steps: int) -> float:
-    """Return the share of the highest learning rate: a linear rise, then half a cosine from 1 to 0.1."""
+def rate_at(step: int, steps: int, warmup_steps: int | None = None) -> float:
+    """Return the share of the highest learning rate: a linear rise (None: WARMUP), then half a cosine from 1 to 0.1."""
+    warmup_steps = int(WARMUP * steps) if warmup_steps is None else warmup_steps
     if step < warmup_steps:
         return (step + 1) / (warmup_steps + 1)
     progress = min(1.0, (step - warmup_steps) / max(1, steps - warmup_steps))
@@ -111,15 +112,10 @@ def optimizers_of(trial: Trial, network: Gpt) -> list[torch.optim.Optimizer]:
     return [*optimizers, torch.optim.AdamW(groups, lr=params.lr, betas=BETAS, eps=eps, fused=True)]
 
 
-def share_at(step: int, steps: int) -> float:
-    """Return `rate_at` with the recipe's warm-up."""
-    return rate_at(step, steps, int(WARMUP * steps))
-
-
 def blueprint(trial: Trial) -> Blueprint:
     """Return the network, its optimizers, and the learning rate of AdamW."""
     network = network_of(trial)
-    return blueprint_of(trial, network, lambda: optimizers_of(trial, network), share_at)
+    return blueprint_of(trial, network, lambda: optimizers_of(trial, network), rate_at)
 
 
 def train(trial: Trial, clock: Clock) -> dict[str, float]:
@@ -128,4 +124,4 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     torch.manual_seed(trial.seed)
     network = network_of(trial).to(trial.case.device)
     mode_of(trial.case.precision, trial.case.device).prepare(network)
-    return train_on_text(trial, clock, texts, network, optimizers_of(trial, network), share_at)
+    return train_on_text(trial, clock, texts, network, optimizers_of(trial, network), rate_at)

@@ -8,7 +8,7 @@ arXiv 1807.11205): `phases=four-minutes`, LARS, steps of 64K images (`global_bat
 over groups of processes. The suite `scaling` measures only the rate of such training, on random images.
 
 Timed: training, validation and input pipeline of all epochs, and checkpoints between epochs. Not timed: imports,
-building the model, listing the images, making resized copies (`gpubench data prepare imagenet`).
+building the model, listing the images, resized copies (`gpubench data prepare imagenet`), the score of square crops.
 
 Read network.py first, then data.py and training.py; `phases` are in gpubench/data/schedules.py.
 """

@@ -129,13 +129,6 @@ class Score:
     loss: float = 0.0
 
 
-def predict(net: Network, model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
-    """Return logits, float32 (N, classes), of uint8 images (N, 3, H, W) of any size."""
-    with net.mode.autocast():
-        logits: torch.Tensor = model(net.prepare(x)).float()
-    return logits
-
-
 def evaluate(net: Network, batches: Iterator[Batch]) -> Score:
     """Return the score on these batches of all processes; waits for the device at the end (mps: after each batch)."""
     net.agree()
@@ -145,7 +138,8 @@ def evaluate(net: Network, batches: Iterator[Batch]) -> Score:
         for x, y in batches:
             if not len(y):  # another process has this batch
                 continue
-            logits = predict(net, model, x)
+            with net.mode.autocast():
+                logits = model(net.prepare(x)).float()
             best = logits.topk(min(5, logits.shape[1]), dim=1).indices == y.view(-1, 1)
             loss = cross_entropy(logits, y, reduction="sum")
             sums[:3] += torch.stack([best[:, 0].sum().float(), best.sum().float(), loss]).to(sums)

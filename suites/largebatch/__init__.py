@@ -3,7 +3,7 @@
 It completes the suite `scaling`: adding processes is only useful if training with their larger batch still learns.
 
 A step's batch is `global_batch` samples over all processes. Its gradient is the mean of gradients of `--batch` samples.
-BatchNorm sees `--batch` samples however large the step is, so that only the step differs.
+BatchNorm sees at most `--batch` samples however large the step is, so that only the step differs.
 
 The learning rate warms up, then falls with the square of the share of steps that is left (You and others 2017,
 arXiv 1708.03888). For `sgd` it grows in proportion to the batch (Goyal and others 2017, arXiv 1706.02677). For LARS
@@ -44,6 +44,6 @@ SUITE = Suite(
     large_linears=False,
     batch="512",
     cpu_batch=256,
-    train_samples=TRAIN_IMAGES,
+    train_samples=lambda params: int(params["train_images"]) or TRAIN_IMAGES,
     data=("cifar10",),
 )

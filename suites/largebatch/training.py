@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torchvision.ops import Conv2dNormActivation
 
-from gpubench import Blueprint, Clock, Trial
+from gpubench import Blueprint, Clock, Trial, UserError
 from gpubench.data.datasets import load_cifar
 from gpubench.training import Lars, Stepper, distributed, mode_of, quiet, shards, weighted_mean
 from gpubench.training.device_images import Batch, DeviceImages
@@ -47,15 +47,10 @@ def load_images(trial: Trial) -> tuple[Batch, Batch]:
     return train_split, test_split
 
 
-def step_images(trial: Trial, images: int) -> int:
-    """Return the images in a step of all processes; an epoch has `images` images."""
-    return min(images, max(trial.case.processes, int(trial.params.global_batch)))
-
-
 def batches_of(split: Batch, trial: Trial, *, evaluate: bool) -> DeviceImages:
     """Return this process's share of each step, normalised on the device; training images are flipped at random."""
     world, samples = trial.case.processes, len(split[0])
-    part = trial.batch_size if evaluate else max(1, step_images(trial, samples) // world)
+    part = trial.batch_size if evaluate else trial.params.global_batch // world
     own_shards = shards(samples, part, rank=trial.rank, world=world, least=1 if evaluate else 2, evaluate=evaluate)
     device = torch.device(trial.case.device)
     mean, std = (torch.tensor(values, device=device).view(1, 3, 1, 1) * 255 for values in (MEAN, STD))
@@ -115,10 +110,8 @@ def optimizer_of(name: str, network: torch.nn.Module) -> torch.optim.Optimizer:
 def blueprint(trial: Trial) -> Blueprint:
     """Return the network, and the learning rate by epoch."""
     params = trial.params
-    images = params.train_images or TRAIN_IMAGES
-    step = step_images(trial, images)
-    steps = -(-images // step)
-    peak = peak_rate(params.optimizer, params.lr, step)
+    steps = -(-(params.train_images or TRAIN_IMAGES) // params.global_batch)
+    peak = peak_rate(params.optimizer, params.lr, params.global_batch)
     return Blueprint(
         network=small_network(params.width),
         inputs=(torch.zeros(2, 3, 32, 32),),
@@ -134,6 +127,12 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     params, device = trial.params, torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)
     train_split, test_split = load_images(trial)
+    world, images = trial.case.processes, len(train_split[0])
+    if params.global_batch % world or not trial.batch_size * world <= params.global_batch <= images:
+        raise UserError(
+            f"global_batch={params.global_batch}: must be a multiple of the processes ({world}), at least"
+            f" {trial.batch_size * world} (a --batch of {trial.batch_size} each), and at most {images} (an epoch)"
+        )
     loader = batches_of(train_split, trial, evaluate=False)
     valid = batches_of(test_split, trial, evaluate=True)
     network = small_network(params.width).to(device)
@@ -141,7 +140,7 @@ def train(trial: Trial, clock: Clock) -> dict[str, float]:
     optimizer = optimizer_of(params.optimizer, network)
     stepper = Stepper(mode, network, optimizer, clock, loss_scale=params.loss_scale)
     steps, taken = len(loader) * params.epochs, 0
-    peak = peak_rate(params.optimizer, params.lr, step_images(trial, loader.samples))
+    peak = peak_rate(params.optimizer, params.lr, params.global_batch)
 
     def step(batch: Batch, weight: float) -> None:
         images, labels = batch

@@ -41,10 +41,8 @@ class Encoder(nn.Module):
 
 def network_of(trial: Trial) -> nn.Module:
     """Return the trial's model with random weights, on the CPU."""
-    if trial.case.model == "resnet50":
-        network: nn.Module = resnet.resnet50()
-        return network
-    return Encoder(trial.params.layers)
+    network: nn.Module = resnet.resnet50() if trial.case.model == "resnet50" else Encoder(trial.params.layers)
+    return network
 
 
 def batch_of(trial: Trial, device: torch.device) -> Batch:
@@ -73,7 +71,7 @@ def prepared(trial: Trial, clock: Clock) -> tuple[Callable[[Batch], None], Batch
     def step(batch: Batch) -> None:
         inputs, classes = batch
         with mode.autocast():
-            scores = network(mode.input(inputs) if inputs.is_floating_point() else inputs)
+            scores = network(mode.input(inputs))
         stepper.backward(cross_entropy(scores.float(), classes))
         stepper.step()
 

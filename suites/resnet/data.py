@@ -14,7 +14,7 @@ from torchvision import transforms as t
 
 from gpubench import Trial
 from gpubench.data.datasets import load_cifar
-from gpubench.training import Shard, layout, memory_format, shards
+from gpubench.training import Shard, layout, shards
 from gpubench.training.device_images import Batch, DeviceImages, process_seed
 
 from . import ARTICLE_VALID_IMAGES, CLASSES, TEST_IMAGES, TRAIN_IMAGES
@@ -175,10 +175,9 @@ class ShardedBatches:
             yield order[shard.start : shard.stop].tolist()
 
 
-def collate(samples: list[Sample], memory_format: str) -> list[torch.Tensor]:
+def collate(samples: list[Sample], layout: torch.memory_format) -> list[torch.Tensor]:
     """Return images and labels of a batch, in the layout of the weights."""
     images, labels = default_collate(samples)
-    layout = torch.channels_last if memory_format == "channels_last" else torch.contiguous_format
     return [images.contiguous(memory_format=layout), labels]
 
 
@@ -219,7 +218,7 @@ def worker_loader(images: torch.Tensor, labels: torch.Tensor, trial: Trial, *, a
         batch_sampler=batches,
         num_workers=trial.params.workers,
         pin_memory=trial.case.device.startswith("cuda"),
-        collate_fn=partial(collate, memory_format=memory_format(trial.case)),
+        collate_fn=partial(collate, layout=layout(trial.case)),
         generator=torch.Generator().manual_seed(process_seed(trial)),
     )
     loader.samples, loader.shards = len(images), batches.shards

@@ -70,6 +70,6 @@ SUITE = Suite(
     unit="images",
     large_linears=False,
     cpu_batch=8,
-    train_samples=IMAGES,
+    train_samples=lambda params: int(params["train_images"]),
     most_elements=most_elements,
 )

@@ -7,8 +7,8 @@ The pipeline is a plain loop, and each trick is one parameter of it (mixed preci
 is also one model of this suite, which sets that parameter and no other. `with-...` has all tricks up to that one, in
 the order of the article; sharding replaces DDP.
 
-Timed: all epochs with their validation, and the test at the end; the start of loader processes is part of the first
-epoch. Not timed: imports, starting the other training processes, building the model, reading the dataset.
+Timed: all epochs with their validation, and in full runs the test at the end; the start of loader processes is part of
+the first epoch. Not timed: imports, starting the other training processes, building the model, reading the dataset.
 
 Read network.py first, then training.py, which has the images, the code of the tricks and the loop.
 """

@@ -125,12 +125,12 @@ class WordModel(nn.Module):
 
     def __init__(self, kind: str, params: SimpleNamespace, vocabulary: int) -> None:
         super().__init__()
-        self.attends, width = kind == "transformer", width_of(kind, params)
+        self.attends = kind == "transformer"
         self.scale = math.sqrt(params.emsize)
         self.embedding = nn.Embedding(vocabulary, params.emsize)
         self.dropout = nn.Dropout(params.dropout)
         self.layers = layers(kind, params)
-        self.decoder = nn.Linear(width, vocabulary)
+        self.decoder = nn.Linear(params.emsize if self.attends else params.nhid, vocabulary)
         if params.tied:
             self.decoder.weight = self.embedding.weight
         nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
@@ -151,17 +151,12 @@ class WordModel(nn.Module):
         return self.decoder(x).flatten(0, 1), state
 
 
-def width_of(kind: str, params: SimpleNamespace) -> int:
-    """Return the number of features per token that the decoder takes."""
-    return int(params.emsize if kind == "transformer" else params.nhid)
-
-
 def network(trial: Trial, vocabulary: int) -> WordModel:
     """Return the trial's model; raises UserError if its sizes do not match."""
     params, kind = trial.params, trial.case.model
     if kind == "transformer" and params.emsize % params.nhead:
         raise UserError(f"--set emsize={params.emsize}: not a multiple of nhead={params.nhead}")
-    if params.tied and width_of(kind, params) != params.emsize:
+    if params.tied and kind != "transformer" and params.nhid != params.emsize:
         raise UserError("--set tied=true: needs nhid equal to emsize, because embedding and decoder are one matrix")
     return WordModel(kind, params, vocabulary)
 

@@ -48,7 +48,7 @@ class Clock:
         synchronize: waits until the device has finished its queue.
         now: returns monotonic seconds.
         report: called with the progress a few times per second.
-        watch: returns the contexts of the untimed steps whose operands are checked.
+        watch: returns the contexts of the untimed steps of a stage, which check operands and count work.
         settled: returns whether the card's clock and temperature are constant. Warm-up waits for that, within limits.
         peers: the processes that train together. After every lap they exchange steps, samples and times: the lap gets
             the sum of the samples, and the time of the slowest process. So all processes stop at the same step.
@@ -324,7 +324,7 @@ class Clock:
         """Yield one batch of the training again and again; call this after the training.
 
         The first steps are untimed and run inside `watch`; the following laps measure the rate without the input
-        pipeline, and do not count in the run's time. With stages, one batch of each stage is used.
+        pipeline, and do not count in the run's time. With stages, both happen for one batch of each stage.
         With several processes, the last steps run without communication, while `together` is false.
         """
         self.end_epoch()  # fastai does not end the epoch of a cancelled fit
@@ -341,8 +341,16 @@ class Clock:
 
     @property
     def watched_samples(self) -> int:
-        """Number of samples in the step of `resident` that ran inside `watch`; 0 if there was none."""
-        return self._resident.watched_samples
+        """Number of samples in the first step of `resident` that ran inside `watch`; 0 if there was none."""
+        return next(iter(self._resident.watched.values()), 0)
+
+    def per_sample(self) -> list[float]:
+        """Return a factor for each stage: the sum of (work of its watched step x factor) is the work per sample."""
+        stages, watched = self._run.by_start(), self._resident.watched
+        if stages.keys() != watched.keys():
+            return []  # a stage ran only in an earlier process
+        samples = [stages[start].samples or 1 for start in watched]  # 0 if the phases are in no epoch
+        return [count / sum(samples) / size for count, size in zip(samples, watched.values(), strict=True)]
 
     def step_seconds(self, phase: str) -> float:
         """Return the mean seconds of a step of the slowest process, over all timed laps of the phases of this name."""
@@ -351,7 +359,7 @@ class Clock:
 
     def stage_seconds(self) -> dict[int, float]:
         """Return the seconds of all epochs of each stage, by its first epoch; projected if the run is sampled."""
-        return self._run.stage_seconds()
+        return {start: stage.seconds(None) for start, stage in self._run.by_start().items()}
 
     def note(self, notes: Callable[[], Notes]) -> None:
         """Set the function that returns the notes. It is called after the training, because it waits for the device."""

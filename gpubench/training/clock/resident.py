@@ -12,24 +12,25 @@ STRAGGLES = 0.1
 """A process is a straggler if its step takes longer than the median process's by more than this share."""
 
 Watch = Callable[[], Iterable[AbstractContextManager[Any]]]
-"""Yields the contexts of untimed steps; each step has run before the next context is made."""
+"""Yields the contexts of a stage's untimed steps; each step has run before the next context is made."""
 
 
 class Resident:
     """Stores the largest batch of each stage, and times steps on it.
 
-    The first steps are untimed, inside the contexts of `watch`, which check operands. Then `watched` is called.
+    The first steps of a stage are untimed, inside the contexts of `watch`, which check operands and count work. After
+    those of the first stage `watched` is called.
     """
 
     def __init__(
         self, sampling: Sampling, timer: Timer, watch: Watch, watched: Callable[[], None] = lambda: None
     ) -> None:
-        self._sampling, self._timer, self._watch, self._watched = sampling, timer, watch, watched
+        self._sampling, self._timer, self._watch, self._when_watched = sampling, timer, watch, watched
         self._batches: dict[int, tuple[Any, int]] = {}  # by stage: a batch and its samples
         self._alone: list[float] = []  # seconds of a step without communication, per rank
         self.laps: list[Lap] = []
-        self.watched_samples = 0
-        """Number of samples in a step that ran inside `watch`; 0 before there was one."""
+        self.watched: dict[int, int] = {}
+        """Number of samples in a step that ran inside `watch`, by stage."""
         self.together = True
         """False while steps must not communicate between processes."""
 
@@ -42,12 +43,12 @@ class Resident:
         """Yield the batch of each stage over and over; see `Clock.resident`."""
         for stage in sorted(self._batches):
             batch, size = self._batches.pop(stage)
-            if not self.watched_samples:
-                for context in self._watch():
-                    with context:
-                        yield batch
-                self.watched_samples = size
-                self._watched()
+            for context in self._watch():
+                with context:
+                    yield batch
+            if not self.watched:
+                self._when_watched()
+            self.watched[stage] = size
             yield from self._timed_steps(stage, batch, size)
         if self._timer.peers.world > 1 and self.laps:  # `batch` is the last stage's
             yield from self._steps_alone(batch, sum(lap.steps for lap in self._last_laps))

@@ -119,11 +119,9 @@ class Run:
         """Seconds of the whole run, projected if epochs are missing."""
         return float(self.summary()["seconds"])
 
-    def stage_seconds(self) -> dict[int, float]:
-        """Return the seconds of all epochs of each stage, by its first epoch; projected from those that ran."""
-        # A run that was left early has no later stages.
-        stages = zip(self.stages, self._by_stage((), sampled=True), strict=False)
-        return {start: stage.seconds(None) for start, stage in stages}
+    def by_start(self) -> dict[int, Stage]:
+        """Return the stages by their first epoch. A run that was left early has no later ones."""
+        return dict(zip(self.stages, self._by_stage((), sampled=True), strict=False))
 
     def summary(self, resident: Sequence[Lap] = ()) -> dict[str, Any]:
         """Return seconds, rates and shares of the whole run, as fields of a Measurement.
