@@ -62,7 +62,7 @@ def compare(
     from gpubench.analysis.gate import gate
     from gpubench.analysis.metrics import metric_named
     from gpubench.show.formats import rendered
-    from gpubench.show.terminal import LINES, everything, screen
+    from gpubench.show.terminal import everything, screen
     from gpubench.studies import answer as answers
 
     check_choice("--theme", theme, THEMES)
@@ -81,9 +81,7 @@ def compare(
     say(*answer.problems, err=True)
     read = answers.in_units(answer)
     if table == "terminal":
-        in_full = every or bool(only) or not answer.results
-        if all(result.says_why for result in answer.results):  # only bottlenecks: in full if that fits on the screen
-            in_full |= len([*screen(read, in_full=True), *everything(read, every_table=False)]) <= LINES
+        in_full = every or bool(only)
         say(*screen(read, in_full=in_full))
         say(*everything(read, every_table=every) if in_full else ())
     else:

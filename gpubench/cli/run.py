@@ -224,8 +224,9 @@ def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
     """Return the first results of these sessions' rows in `path`, as wrapped lines, and the command to run next."""
     from gpubench.analysis.compare import Question, compare_rows, load_rows
     from gpubench.cli.quick import SETUP, quick_lines
-    from gpubench.show.wrap import wrapped
-    from gpubench.studies.answer import answer_to
+    from gpubench.show.terminal import cases_lines
+    from gpubench.show.wrap import line_width, wrapped
+    from gpubench.studies.answer import answer_to, in_units
     from gpubench.studies.cards.placing import reference_sentences
     from gpubench.suite.trial import TRAINED
 
@@ -246,5 +247,7 @@ def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
     if is_whole:
         return lines, following
     sentences = [result.sentence for result in results[:MOST_RESULTS]]
-    sentences += [] if lines else reference_sentences(of_this_run.frame)
+    if not (results or lines):
+        lines = ["", *cases_lines(in_units(answer), line_width()), ""]
+        sentences = [answer.headline, *reference_sentences(of_this_run.frame)]
     return [line for sentence in sentences for line in wrapped(sentence)] + lines, following

@@ -17,6 +17,8 @@ NARROW = 60
 """In a terminal with fewer characters, results are sentences instead of a table."""
 NAME, CARD = 36, 16
 """Maximum width of a model's name, and of a card's name above a column, in characters."""
+MOST_CASES = 12
+"""Maximum number of cases of a section on a screen without comparisons."""
 KEYS = 3
 """Maximum number of key columns: the first columns, which identify a line."""
 LEAST, LEAST_FIRST = 16, 34
@@ -40,7 +42,7 @@ class TextColumn:
 def screen(answer: Answer, *, in_full: bool = False, width: int | None = None) -> list[str]:
     """Return one screen of results: at most LINES lines of WIDTH characters, or more lines if `width` is smaller.
 
-    `in_full`: every section is printed below the screen.
+    `in_full`: every section is printed below the screen. If nothing is compared and not `in_full`, it has the cases.
     """
     width = width or line_width()
     most = LINES * WIDTH // width
@@ -51,11 +53,13 @@ def screen(answer: Answer, *, in_full: bool = False, width: int | None = None) -
     in_table = [result for result in results if result.own] or results
     by_model = _by_model(in_table, answer, width)
     others = [result for result in results if result not in in_table]
+    if not in_full and all(result.says_why for result in answer.results):
+        by_model, others = cases_lines(answer, width), results
     choices = [(by_model, others[:count]) for count in range(len(others), -1, -1)] if by_model else []
     choices += [([], results[:count]) for count in range(len(results), -1, -1)]
     lines: list[str] = []
     for table, listed in choices:  # the first that fits
-        printed = [*in_table, *listed] if table else listed
+        printed = [*(result for result in in_table if result not in others), *listed] if table else listed
         body = [line for block in (table, _results(listed, answer, width)) if block for line in ["", *block]]
         lines = [*head, *body, "", *_tail(answer, printed, listed, width, in_full=in_full)]
         if len(lines) <= most:
@@ -243,6 +247,17 @@ def legend(results: Sequence[Result]) -> list[str]:
         "#: id of the card or machine, if several share a name.": any("#" in cells_of(r)[3] for r in results),
     }
     return [explanation for explanation, is_there in signs.items() if is_there]
+
+
+def cases_lines(answer: Answer, width: int) -> list[str]:
+    """Return the first cases of each section; their card is left out if it is the only one: the headline names it."""
+    named = [(section.title, table) for section in answer.sections for table in section.tables if table.name == "cases"]
+    one_card = len({line[1] for _, table in named for line in table.lines}) == 1
+    lines = list[str]()
+    for title, table in named:
+        columns = tuple(replace(column, detail=one_card and column.name == "card") for column in table.columns)
+        lines += ["", *table_lines(Table(title, columns, table.lines[:MOST_CASES]), width)]
+    return lines[1:]
 
 
 def _by_model(results: Sequence[Result], answer: Answer, width: int) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from gpubench.analysis.compare import Compared, Question, compare_rows, load_rows
 from gpubench.analysis.groups import short
 from gpubench.errors import UserError, did_you_mean
+from gpubench.interval import median_interval
 from gpubench.rows.params import params_of
 from gpubench.rows.read import Loaded
 from gpubench.studies import ablation, batch, buyer, ladder, pairs, published, roofline, scaling, words
@@ -77,16 +78,22 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
 
 
 def _first_rate(compared: Compared) -> str:
-    """Return a sentence with the median rate of the first unpublished case of one process; empty if there is none."""
+    """Return the median rate of the first unpublished case of one process, and how many more cases there are."""
     rows = compared.frame
     rated = rows[(rows["status"] == "ok") & (rows["source"] == "") & (rows["processes"] == 1)]
     rated = rated[rated["samples_per_second"] > 0]
     if rated.empty:
         return ""
     suite, model, card, precision, identity = rated.iloc[0][["suite", "model", "card", "precision", "identity"]]
-    rates = rated.loc[rated["identity"] == identity, "samples_per_second"]
+    trials = rated[rated["identity"] == identity]
+    rates = trials["samples_per_second"]
     claim = f"{short(card)} trains {model} at {rate_text(rates.median())} {words.sample_of(suite)}/s in {precision}"
-    return f"{claim} ({suite}, {words.runs((len(rates), 0))}). "
+    ends = median_interval(list(rates), until=bool(trials["until"].gt(0).any()))
+    basis = [suite, words.runs((len(rates), 0)), f"95%: {' to '.join(map(rate_text, ends))}" if ends else ""]
+    basis += words.marked(Counter(" ".join(trials["marks"]).split()), len(rates), "runs ")
+    more = sum(len(workload.cases) for workload in compared.workloads) - 1
+    others = f"{more} more case{'s' * (more > 1)}. " if more > 0 else ""
+    return f"{claim} ({', '.join(filter(None, basis))}). {others}"
 
 
 def in_units(answer: Answer) -> Answer:

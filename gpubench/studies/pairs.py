@@ -74,7 +74,7 @@ def _is_shown_elsewhere(workload: Workload, compared: Compared) -> bool:
         return True
     models = {group.model for group in workload.groups if not math.isnan(group.rung)}
     kinds = {(group.label, group.precision, group.batch_policy) for group in workload.groups}
-    return len(models) == len(workload.groups) and len(kinds) == 1 and not workload.holes
+    return 1 < len(models) == len(workload.groups) and len(kinds) == 1 and not workload.holes
 
 
 def without_compared(workload: Workload, compared: Compared) -> list[str]:
