@@ -10,6 +10,7 @@ from rows import group, row, rows
 from gpubench.analysis import verdicts
 from gpubench.analysis.compare import Compared, Question, Workload, compare
 from gpubench.analysis.gate import gate
+from gpubench.analysis.metrics import METRICS
 from gpubench.analysis.stats import Ratio
 from gpubench.analysis.verdicts import Comparison
 from gpubench.rows import write as records
@@ -40,6 +41,7 @@ def code_of(tmp_path, *groups, limit=0.05):
     ([BASE, bf16(times(1.1))], 1, "bf16, 10.0% more time (+9"),
     ([BASE, bf16(times(1.0))], 0, "all 1 intervals end below"),
     ([BASE, bf16(times(0.5))], 0, "all 1 intervals end below"),
+    ([BASE, rows(EVEN, session="s2"), bf16(times(0.5))], 0, "all 1 intervals end below"),
     ([BASE, bf16(times(1.05))], 3, "undecided"),
     ([BASE, bf16(times(1.0, spread=80))], 3, "undecided"),
     ([BASE, bf16(times(2.0)[:1])], 3, "undecided"),
@@ -125,6 +127,8 @@ def test_without_an_interval_a_baseline_or_the_axis_nothing_is_decided():
     other = compared(1.2, 1.3, 1.4, axis="card", model="n", base=group(model="n", precision="tf32"))
     assert gated(compared(0.8, 0.9, 0.95), other)[0] == 0
     assert gated(other, more=[group()]) == (3, ["nothing is compared with fp32"])
+    lacks = gated(compared(0.8, 0.9, 0.95), failed=1, metric=METRICS["energy"])
+    assert lacks == (4, ["1 trial(s) failed or have no energy"])
     assert gated(compared(0.8, 0.9, 0.95), baseline=None) == (3, ["nothing is compared with "])
     assert gated(compared(1.04, 1.1, 1.2), p_above=lambda comparison, limit: 0.0)[0] == 3, "its interval is not above"
 

@@ -108,17 +108,16 @@ def test_what_a_result_is_based_on(changes, basis):
 
 def test_times_as_people_say_them():
     expected = {
-        2.14: "2.14 s",
-        89: "89 s",
-        95: "1 min 35 s",
-        300: "5 min",
-        2075: "35 min",
-        6300: "1 h 45 min",
-        36e3: "10 h",
-        5.4e6: "62.5 days",
-    }
+        2.14: "2.14 s", 89: "89 s", 95: "1 min 35 s", 300: "5 min",
+        2075: "35 min", 6300: "1 h 45 min", 36e3: "10 h", 5.4e6: "62.5 days",
+    }  # fmt: skip
     assert {seconds: duration(seconds) for seconds in expected} == expected
-    sides = {(9.0, 10.0): "9.0/10 s", (1680.0, 2100.0): "28/35 min", (8.64e5, 1.728e6): "10/20 days"}
+    sides = {
+        (9.0, 10.0): "9.0/10 s",
+        (1680.0, 2100.0): "28/35 min",
+        (8.64e5, 1.728e6): "10/20 days",
+        (0.009, 0.013): "0.009/0.013 s",
+    }
     of = {(one, other): result(parts=(Part("m", one, other, other / one),)) for one, other in sides}
     assert {key: words.sides_of(made, "s") for key, made in of.items()} == sides
     assert words.sides_of(of[1680.0, 2100.0], "samples/s") == "1,680/2,100"

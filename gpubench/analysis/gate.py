@@ -5,8 +5,8 @@ from typing import get_args
 
 from gpubench.analysis import stats, verdicts
 from gpubench.analysis.compare import Compared
-from gpubench.analysis.matching import axis_value
-from gpubench.analysis.metrics import Metric
+from gpubench.analysis.matching import axis_value, bucket_of
+from gpubench.analysis.metrics import SECONDS, Metric
 from gpubench.analysis.verdicts import Comparison, ran_together
 from gpubench.interval import CONFIDENCE
 
@@ -22,7 +22,7 @@ def gate(compared: Compared, limit: float) -> tuple[int, list[str]]:
 
     1: an interval is entirely above 1 + limit, and a test confirms this. The test uses Holm's correction over all
        judged ratios, and the spread between specimens or sessions that decides verdicts.
-    4: trials failed or missed the goal, or a file has a problem.
+    4: trials failed, lack the metric or missed the goal, or a file has a problem.
     3: an interval reaches above 1 + limit, a ratio cannot be judged, a case of the baseline has no counterpart, or
        nothing is compared.
     0: every interval is below 1 + limit.
@@ -34,9 +34,9 @@ def gate(compared: Compared, limit: float) -> tuple[int, list[str]]:
     slower = [c for c, is_sure in zip(judged, sure, strict=True) if is_sure]
     below = [c for c in judged if c.ratio.high and c.ratio.high < 1 + limit]
     undecided = [c for c in comparisons if c not in slower and c not in below]
-    used = {id(c.other) for c in comparisons}
+    used = {bucket_of(c.other, axis) for c in comparisons}
     groups = [group for workload in compared.workloads for group in workload.groups] if comparisons else []
-    alone = [group for group in groups if axis_value(group, axis) == base and id(group) not in used]
+    alone = [group for group in groups if axis_value(group, axis) == base and bucket_of(group, axis) not in used]
     word = f"{100 * limit:.3g}% {compared.metric.words[1]} than {base}"
     lines = [f"{_named(c, compared.metric)}: more than {word}" for c in slower]
     lines += [
@@ -48,7 +48,8 @@ def gate(compared: Compared, limit: float) -> tuple[int, list[str]]:
             "two sessions or cards may differ by 6% or more by chance: on one card, alternate the runs (--session NAME)"
         )
     lines += [f"{group.suite} {group.model} {group.precision}: {base} has no counterpart" for group in alone]
-    lines += [f"{compared.failed} trial(s) failed"] if compared.failed else []
+    lacking = "" if compared.metric is SECONDS else f" or have no {compared.metric.name}"
+    lines += [f"{compared.failed} trial(s) failed{lacking}"] if compared.failed else []
     lines += [f"{compared.missed} trial(s) missed the goal"] if compared.missed else []
     lines += [f"a file has a problem: {problem}" for problem in compared.loaded.problems]
     if not comparisons:

@@ -226,8 +226,8 @@ def _per_sample(group: Group) -> Group:
 def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
     return Part(
         c.subject.model,
-        metric.shown(c.subject.median),
-        metric.shown(c.other.median),
+        metric.median_of(c.subject.values),
+        metric.median_of(c.other.values),
         ratio.value,
         ratio.interval,
         c.subject.batch_size,

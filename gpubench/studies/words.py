@@ -131,7 +131,7 @@ def sides_of(result: Result, unit: str) -> str:
         sides = [side / seconds for side in sides]
     if unit == "share":
         return "/".join(f"{100 * side:.1f}" for side in sides) + "%"
-    texts = "/".join(f"{side:,.0f}" if side >= 10 else f"{side:.1f}" for side in sides)
+    texts = "/".join(f"{side:,.0f}" if side >= 10 else f"{side:.1f}" if side >= 1 else f"{side:.2g}" for side in sides)
     return f"{texts} {unit}" if result.unit or unit in {"days", "h", "min", "s"} else texts
 
 
