@@ -237,10 +237,8 @@ def read_prices(path: Path) -> dict[str, float]:
     """Return dollars per hour by card, from `hourly`, or `price`, `years` and `use` (a share). Raises UserError."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"--price {path}: cannot be read ({error})") from None
-    except RecursionError:
-        raise UserError(f"--price {path}: cannot be read (nested too deep)") from None
     return hourly_prices(table, f"--price {path}")
 
 

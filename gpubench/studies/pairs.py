@@ -86,9 +86,13 @@ def without_compared(workload: Workload, compared: Compared) -> list[str]:
         missing = [hole for hole in workload.holes if axis_value(hole, axis) not in there]
         if len(there | {axis_value(hole, axis) for hole in missing}) > 1:
             for hole in missing:
-                why = f"no {compared.metric.title}" if hole.status == "ok" else hole.status.replace("_", " ")
-                lost.setdefault(axis_value(hole, axis), {})[why] = None
+                lost.setdefault(axis_value(hole, axis), {})[why_no_figure(hole, compared.metric)] = None
     return [f"{value} has no result ({', '.join(whys)})" for value, whys in lost.items()]
+
+
+def why_no_figure(hole: Group, metric: Metric) -> str:
+    """Return the status of a failed case, or which figure its rows lack."""
+    return f"no {metric.title}" if hole.status == "ok" else hole.status.replace("_", " ")
 
 
 def _results(workload: Workload, comparisons: Sequence[Comparison], compared: Compared) -> Iterator[Result]:
