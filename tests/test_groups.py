@@ -310,6 +310,7 @@ def labels(frame):
         ([{}, {"device_hash": "", "device": "cuda:1"}], [" #aaaa", " (cuda:1)"]),
         ([{"session": "s1"}, {"session": "s2"}], [" [session s1]", " [session s2]"]),
         ([{"session": "1234567"}, {"session": "7654321"}], [" [session 123456]", " [session 765432]"]),
+        ([{"session": "before-1"}, {"session": "before-2"}], [" [session before-1]", " [session before-2]"]),
         ([{"session": "s1"}, {"session": "s2", "model": "zoo"}], ["", ""]),
         ([{"session": "s1"}, {"session": "s2", "torch": "2.1.0"}], [" [session s1]", " [session s2]"]),
         ([{"session": "s1"}, {"session": "s2", "memory_limit_bytes": 2**30}], ["", " (limit 1 GiB)"]),
