@@ -331,7 +331,7 @@ def test_a_group_knows_its_case_by_which_its_rows_are_found(frame_of):
         row(session="s2"),
     )  # fmt: skip
     assert frame["case"].tolist() == [0, 1, 0, 0, 2]
-    groups = {(c.precision, c.torch, c.session): c for c in made(frame)}
+    groups = {(c.precision, c.row["torch"], c.session): c for c in made(frame)}
     assert {key: group.case for key, group in groups.items()} == {
         ("fp32", "2.15.0+cu132", "s1"): 0, ("fp32", "2.1.0", "s1"): 0, ("fp32", "2.15.0+cu132", "s2"): 2,
         ("fp16", "2.15.0+cu132", "s1"): 1,

@@ -51,8 +51,7 @@ def values_named(name: str, values: Iterable[str]) -> list[str]:
     wanted, texts = name.strip().lower(), list(dict.fromkeys(values))
     exact = [text for text in texts if text.lower() == wanted]
     border = r"(?!(?<=\d)\d)" if "." in wanted else ""  # of a version, not of a hash: not between two digits
-    pattern = re.compile(border + re.escape(wanted) + border)
-    return exact or [text for text in texts if wanted and pattern.search(text.lower())]
+    return exact or [text for text in texts if wanted and re.search(border + re.escape(wanted) + border, text.lower())]
 
 
 def named_baseline(name: str, axes: Sequence[str], groups: Sequence[Group]) -> tuple[str, str]:
