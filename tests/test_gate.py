@@ -50,7 +50,7 @@ def code_of(tmp_path, *groups, limit=0.05):
     ([rows(EVEN[:3]), bf16(times(0.7)[:3])], 0, "all 1 intervals end below"),
     ([BASE, bf16(times(1.0), torch="2.1.0")], 3, "undecided"),
     ([BASE], 3, "nothing is compared with fp32"),
-    ([BASE, bf16(times(1.0)), rows(EVEN, model="resnet34")], 3, "resnet34 fp32: fp32 has no counterpart"),
+    ([BASE, bf16(times(1.0)), rows(EVEN, model="resnet34")], 3, "resnet34 fp32 on RTX 2080 Ti: fp32 has no"),
     ([BASE, bf16(times(1.0)), [FAILED]], 4, "1 trial(s) failed"),
     ([BASE, bf16(times(1.1)), [FAILED]], 1, "1 trial(s) failed"),
 ])  # fmt: skip
@@ -95,12 +95,12 @@ OPEN = "undecided whether it is 5% slower than fp32"
 
 
 @pytest.mark.parametrize(("low", "value", "high", "code", "words"), [
-    (1.051, 1.1, 1.2, 1, "m bf16, bf16, 10.0% more time (+5.1% to +20.0%): more than 5% slower than fp32"),
-    (1.05, 1.1, 1.2, 3, "m bf16, bf16, 10.0% more time (+5.0% to +20.0%): " + OPEN),
-    (0.9, 1.0, 1.05, 3, "m bf16, bf16, 0.0% less time (-10.0% to +5.0%): " + OPEN),
+    (1.051, 1.1, 1.2, 1, "m bf16 on Ti, bf16, 10.0% more time (+5.1% to +20.0%): more than 5% slower than fp32"),
+    (1.05, 1.1, 1.2, 3, "m bf16 on Ti, bf16, 10.0% more time (+5.0% to +20.0%): " + OPEN),
+    (0.9, 1.0, 1.05, 3, "m bf16 on Ti, bf16, 0.0% less time (-10.0% to +5.0%): " + OPEN),
     (0.7, 0.8, 1.049, 0, "no case is 5% slower than fp32: all 1 intervals end below +5%"),
-    (None, 2.0, None, 3, "m bf16, bf16, 100.0% more time: " + OPEN),
-    (1.2, 2.0, None, 3, "m bf16, bf16, 100.0% more time: " + OPEN),
+    (None, 2.0, None, 3, "m bf16 on Ti, bf16, 100.0% more time: " + OPEN),
+    (1.2, 2.0, None, 3, "m bf16 on Ti, bf16, 100.0% more time: " + OPEN),
 ])  # fmt: skip
 def test_the_limit_is_1_and_the_share(low, value, high, code, words):
     verdict = "undecided" if low and high else "one run"
@@ -159,7 +159,7 @@ def test_the_order_of_what_is_said_and_which_of_it_decides():
     assert gated(good, missed=2) == (4, ["2 trial(s) missed the goal"])
     assert gated(good, problems=["x"]) == (4, ["a file has a problem: x"])
     assert gated(good, open_)[0] == 3
-    assert gated(good, more=[alone]) == (3, ["resnet p fp32: fp32 has no counterpart"])
+    assert gated(good, more=[alone]) == (3, ["resnet p fp32 on Ti: fp32 has no counterpart"])
     assert gated(good, good) == (0, ["no case is 5% slower than fp32: all 2 intervals end below +5%"])
 
 

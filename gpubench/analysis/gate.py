@@ -5,6 +5,7 @@ from typing import get_args
 
 from gpubench.analysis import stats, verdicts
 from gpubench.analysis.compare import Compared
+from gpubench.analysis.groups import Group
 from gpubench.analysis.matching import axis_value, bucket_of
 from gpubench.analysis.metrics import SECONDS, Metric
 from gpubench.analysis.verdicts import Comparison, ran_together
@@ -47,8 +48,8 @@ def gate(compared: Compared, limit: float) -> tuple[int, list[str]]:
         lines.append(
             "two sessions or cards may differ by 6% or more by chance: on one card, alternate the runs (--session NAME)"
         )
-    lines += [f"{group.suite} {group.model} {group.precision}: {base} has no counterpart" for group in alone]
-    lacking = "" if compared.metric is SECONDS else f" or have no {compared.metric.name}"
+    lines += [f"{group.suite} {_case(group, axis)}: {base} has no counterpart" for group in alone]
+    lacking = f" or have no {compared.metric.name}" * (compared.metric is not SECONDS)
     lines += [f"{compared.failed} trial(s) failed{lacking}"] if compared.failed else []
     lines += [f"{compared.missed} trial(s) missed the goal"] if compared.missed else []
     lines += [f"a file has a problem: {problem}" for problem in compared.loaded.problems]
@@ -74,4 +75,9 @@ def _named(c: Comparison, metric: Metric) -> str:
     interval = f" ({low - 1:+.1%} to {high - 1:+.1%})" if low and high else ""
     words = ("less time", "more time") if metric.words[1] == "slower" else metric.words
     change = f"{abs(c.ratio.value - 1):.1%} {words[c.ratio.value > 1]}{interval}"
-    return f"{c.subject.model} {c.subject.precision}, {c.subject_name}, {change}"
+    return f"{_case(c.subject, c.axis)}, {c.subject_name}, {change}"
+
+
+def _case(group: Group, axis: str) -> str:
+    """Return the model and the precision, with the card unless cards are compared."""
+    return f"{group.model} {group.precision}{f' on {group.label}' * (axis != 'card')}"

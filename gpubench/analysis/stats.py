@@ -156,10 +156,9 @@ def specimens_ratio(a: Values, b: Values, *, paired: bool = False) -> Ratio:
     if _lone_trial(a, b):
         return Ratio(value)
     shown, strict = (_sides(a, b, paired, deciding=deciding) for deciding in (False, True))
-    p = p_of(*shown)
     wide, narrow = (_ratio_interval(value, t_interval(*shown, level)) for level in (CONFIDENCE, EQUIVALENCE))
     decisive = _ratio_interval(value, t_interval(*strict, ACROSS))
-    return Ratio(value, *wide, p, narrow, decisive, min(len(a), len(b)))
+    return Ratio(value, *wide, p_of(*shown), narrow, decisive, min(len(a), len(b)))
 
 
 def specimens_p_above(a: Values, b: Values, limit: float, *, paired: bool = False) -> float:

@@ -211,14 +211,8 @@ def headline(results: Sequence[Result]) -> str:
     alike = [result for result in results if basis(result) == basis(first)][:3]
     if first.kind != "card" or first.interval or first.figure or len({result.where for result in alike}) < len(alike):
         return first.sentence
-    parts = [
-        first.said,
-        *(
-            f"{'with a caveat, ' * bool(result.caveats)}{words.times(result.value)} {result.where}"
-            for result in alike[1:]
-        ),
-    ]
-    return f"{', and '.join(parts)} ({first.basis})."
+    more = [f"{'with a caveat, ' * bool(other.caveats)}{words.times(other.value)} {other.where}" for other in alike[1:]]
+    return f"{', and '.join([first.said, *more])} ({first.basis})."
 
 
 def only(answer: Answer, wish: str) -> Answer:
