@@ -168,7 +168,7 @@ def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: boo
     claim += f" on {words.name(place)}" if place else ""
     claim += ", depending on the model" if ends else ""
     claim += "" if metric.name in {"seconds", "rate", "accuracy"} else f" in {figure}"
-    origin = [precision.removesuffix(" precision"), c.subject.suite]
+    origin = [precision.removesuffix(" precision"), c.subject.suite if kind != "card" else ""]
     result = words.result_of(
         groups,
         kind,
