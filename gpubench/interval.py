@@ -45,10 +45,10 @@ def median_interval(values: Sequence[float], until: bool = False) -> tuple[float
     """
     n = len(values)
     ordered = sorted(values)
-    tail, rank = 0.0, 0
+    ways, below, rank = 1, 0, 0  # ways: the binomial coefficient of n over k
     for k in range(n // 2):
-        tail += math.comb(n, k) / 2**n
-        if tail > (1 - confidence(until)) / 2:
+        below += ways
+        if below / 2**n > (1 - confidence(until)) / 2:
             break
-        rank = k + 1
+        ways, rank = ways * (n - k) // (k + 1), k + 1
     return (ordered[rank - 1], ordered[n - rank]) if rank else None

@@ -46,7 +46,9 @@ def say(*lines: str, err: bool = False, exact: bool = False) -> None:
     stream = sys.stderr if err else sys.stdout
     show = shown if not exact else shown_lines if stream.isatty() else str
     if lines:
-        print("\n".join(map(show, lines)), file=stream, flush=True)
+        encoding = stream.encoding or "utf-8"  # of another locale, such as latin-1: it lacks most characters
+        text = "\n".join(map(show, lines)).encode(encoding, "backslashreplace").decode(encoding)
+        print(text, file=stream, flush=True)
 
 
 def duration(seconds: float) -> str:
@@ -64,7 +66,6 @@ def duration(seconds: float) -> str:
 
 def size_text(size: float) -> str:
     """Return bytes as text in B, KiB, MiB or GiB."""
-    unit = "B"
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024 or unit == "GiB":
             break

@@ -10,6 +10,7 @@ from rows import group, row, rows
 from gpubench.analysis import verdicts
 from gpubench.analysis.compare import Compared, Question, Workload, compare
 from gpubench.analysis.gate import gate
+from gpubench.analysis.metrics import METRICS
 from gpubench.analysis.stats import Ratio
 from gpubench.analysis.verdicts import Comparison
 from gpubench.rows import write as records
@@ -40,6 +41,7 @@ def code_of(tmp_path, *groups, limit=0.05):
     ([BASE, bf16(times(1.1))], 1, "bf16, 10.0% more time (+9"),
     ([BASE, bf16(times(1.0))], 0, "all 1 intervals end below"),
     ([BASE, bf16(times(0.5))], 0, "all 1 intervals end below"),
+    ([BASE, rows(EVEN, session="s2"), bf16(times(0.5))], 0, "all 1 intervals end below"),
     ([BASE, bf16(times(1.05))], 3, "undecided"),
     ([BASE, bf16(times(1.0, spread=80))], 3, "undecided"),
     ([BASE, bf16(times(2.0)[:1])], 3, "undecided"),
@@ -48,7 +50,7 @@ def code_of(tmp_path, *groups, limit=0.05):
     ([rows(EVEN[:3]), bf16(times(0.7)[:3])], 0, "all 1 intervals end below"),
     ([BASE, bf16(times(1.0), torch="2.1.0")], 3, "undecided"),
     ([BASE], 3, "nothing is compared with fp32"),
-    ([BASE, bf16(times(1.0)), rows(EVEN, model="resnet34")], 3, "resnet34 fp32: fp32 has no counterpart"),
+    ([BASE, bf16(times(1.0)), rows(EVEN, model="resnet34")], 3, "resnet34 fp32 on RTX 2080 Ti: fp32 has no"),
     ([BASE, bf16(times(1.0)), [FAILED]], 4, "1 trial(s) failed"),
     ([BASE, bf16(times(1.1)), [FAILED]], 1, "1 trial(s) failed"),
 ])  # fmt: skip
@@ -93,12 +95,12 @@ OPEN = "undecided whether it is 5% slower than fp32"
 
 
 @pytest.mark.parametrize(("low", "value", "high", "code", "words"), [
-    (1.051, 1.1, 1.2, 1, "m bf16, bf16, 10.0% more time (+5.1% to +20.0%): more than 5% slower than fp32"),
-    (1.05, 1.1, 1.2, 3, "m bf16, bf16, 10.0% more time (+5.0% to +20.0%): " + OPEN),
-    (0.9, 1.0, 1.05, 3, "m bf16, bf16, 0.0% less time (-10.0% to +5.0%): " + OPEN),
+    (1.051, 1.1, 1.2, 1, "m bf16 on Ti, bf16, 10.0% more time (+5.1% to +20.0%): more than 5% slower than fp32"),
+    (1.05, 1.1, 1.2, 3, "m bf16 on Ti, bf16, 10.0% more time (+5.0% to +20.0%): " + OPEN),
+    (0.9, 1.0, 1.05, 3, "m bf16 on Ti, bf16, 0.0% less time (-10.0% to +5.0%): " + OPEN),
     (0.7, 0.8, 1.049, 0, "no case is 5% slower than fp32: all 1 intervals end below +5%"),
-    (None, 2.0, None, 3, "m bf16, bf16, 100.0% more time: " + OPEN),
-    (1.2, 2.0, None, 3, "m bf16, bf16, 100.0% more time: " + OPEN),
+    (None, 2.0, None, 3, "m bf16 on Ti, bf16, 100.0% more time: " + OPEN),
+    (1.2, 2.0, None, 3, "m bf16 on Ti, bf16, 100.0% more time: " + OPEN),
 ])  # fmt: skip
 def test_the_limit_is_1_and_the_share(low, value, high, code, words):
     verdict = "undecided" if low and high else "one run"
@@ -125,6 +127,8 @@ def test_without_an_interval_a_baseline_or_the_axis_nothing_is_decided():
     other = compared(1.2, 1.3, 1.4, axis="card", model="n", base=group(model="n", precision="tf32"))
     assert gated(compared(0.8, 0.9, 0.95), other)[0] == 0
     assert gated(other, more=[group()]) == (3, ["nothing is compared with fp32"])
+    lacks = gated(compared(0.8, 0.9, 0.95), failed=1, metric=METRICS["energy"])
+    assert lacks == (4, ["1 trial(s) failed or have no energy"])
     assert gated(compared(0.8, 0.9, 0.95), baseline=None) == (3, ["nothing is compared with "])
     assert gated(compared(1.04, 1.1, 1.2), p_above=lambda comparison, limit: 0.0)[0] == 3, "its interval is not above"
 
@@ -155,7 +159,7 @@ def test_the_order_of_what_is_said_and_which_of_it_decides():
     assert gated(good, missed=2) == (4, ["2 trial(s) missed the goal"])
     assert gated(good, problems=["x"]) == (4, ["a file has a problem: x"])
     assert gated(good, open_)[0] == 3
-    assert gated(good, more=[alone]) == (3, ["resnet p fp32: fp32 has no counterpart"])
+    assert gated(good, more=[alone]) == (3, ["resnet p fp32 on Ti: fp32 has no counterpart"])
     assert gated(good, good) == (0, ["no case is 5% slower than fp32: all 2 intervals end below +5%"])
 
 

@@ -310,6 +310,7 @@ def labels(frame):
         ([{}, {"device_hash": "", "device": "cuda:1"}], [" #aaaa", " (cuda:1)"]),
         ([{"session": "s1"}, {"session": "s2"}], [" [session s1]", " [session s2]"]),
         ([{"session": "1234567"}, {"session": "7654321"}], [" [session 123456]", " [session 765432]"]),
+        ([{"session": "before-1"}, {"session": "before-2"}], [" [session before-1]", " [session before-2]"]),
         ([{"session": "s1"}, {"session": "s2", "model": "zoo"}], ["", ""]),
         ([{"session": "s1"}, {"session": "s2", "torch": "2.1.0"}], [" [session s1]", " [session s2]"]),
         ([{"session": "s1"}, {"session": "s2", "memory_limit_bytes": 2**30}], ["", " (limit 1 GiB)"]),
@@ -330,7 +331,7 @@ def test_a_group_knows_its_case_by_which_its_rows_are_found(frame_of):
         row(session="s2"),
     )  # fmt: skip
     assert frame["case"].tolist() == [0, 1, 0, 0, 2]
-    groups = {(c.precision, c.torch, c.session): c for c in made(frame)}
+    groups = {(c.precision, c.row["torch"], c.session): c for c in made(frame)}
     assert {key: group.case for key, group in groups.items()} == {
         ("fp32", "2.15.0+cu132", "s1"): 0, ("fp32", "2.1.0", "s1"): 0, ("fp32", "2.15.0+cu132", "s2"): 2,
         ("fp16", "2.15.0+cu132", "s1"): 1,

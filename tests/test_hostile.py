@@ -117,7 +117,7 @@ def test_hostile_names_in_every_study(tmp_path, name):
     stages = '[["hours", "size"], [0.5, 128], [1.5, 224]]'
     sums = [["what", "algorithm", "bytes", "fused", "seconds", "busbw"], ["message", f"ring{model}", 1024, False, 1, 2]]
     epochs = [["epoch", "hours", "top1"], [1, 0.5, 0.1], [2, 1, 0.2], [3, 1e300, 0.3], [model, model, model]]
-    gains = [["what", "times", "baseline"], [model, 2, model], [model, 1e300, model]]
+    gains = [["what", "times", "baseline"], [model, 2, model], [model, 1e300, model], [model, 10**400, model]]
     for changes in (
         *({"model": f"{model}{n}", "rung": n, "studies": "ladder", "seconds": 9.0 - n} for n in (1, 2)),
         *({"model": each, "studies": "ablation", "precision": "tf32"} for each in ("plain", model)),

@@ -34,19 +34,14 @@ def test_a_parameter_of_the_suite_can_be_what_is_compared():
     assert pairs("size", eager, compiled, other)[0] == [("A100 resnet18 5", "A100 resnet18 8")]
 
 
-@pytest.mark.parametrize(
-    ("wish", "found"),
-    [
-        ("A100", ("card", "A100")),
-        ("a1", ("card", "A100")),
-        ("B200", ("card", "B200")),
-        ("FP32", ("precision", "fp32")),
-        ("fp16", ("precision", "fp16")),
-    ],
-)
+@pytest.mark.parametrize(("wish", "found"), [
+    ("A100", ("card", "A100")), ("a1", ("card", "A100")), ("B200", ("card", "B200")), ("2.1", ("torch", "2.1.0")),
+    ("FP32", ("precision", "fp32")), ("fp16", ("precision", "fp16")),
+])  # fmt: skip
 def test_a_baseline_is_named_by_all_or_an_unmistakable_part(wish, found):
     groups = [A, B, on("B200 mini"), on("A100", precision="fp16"), on("B200", precision="fp16-pure")]
-    assert named_baseline(wish, ["card", "precision"], groups) == found
+    groups += [on("A100", torch=version) for version in ("2.1.0", "2.11.0")]
+    assert named_baseline(wish, ["card", "precision", "torch"], groups) == found
 
 
 @pytest.mark.parametrize(

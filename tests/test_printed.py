@@ -55,6 +55,9 @@ def test_what_is_printed_is_marked_only_where_it_must_be():
 
 
 def test_data_is_exact_but_for_a_terminal_and_rows_that_nothing_takes_are_printed(capsys):
+    with redirect_stdout(io.TextIOWrapper(io.BytesIO(), "latin-1")) as out:
+        say("é, 模")
+    assert out.buffer.getvalue() == b"\xe9, \\u6a21\n"
     say("a\x1b\n\tb", exact=True)
     assert capsys.readouterr().out == "a\x1b\n\tb\n"
     with redirect_stdout(Terminal()) as out:

@@ -231,6 +231,12 @@ def test_filters_and_two_columns_at_once(path):
     assert compare([path], Question(by="card,card")).axes == ("card",)
 
 
+@pytest.mark.parametrize("name", ["CPU AMD EPYC 7763 64-Core", "cpu amd", "AMD EPYC 7763 64-Core Processor"])
+def test_a_cpu_can_be_named_as_on_the_screen_or_as_in_the_row(tmp_path, name):
+    records.append(tmp_path / "cpu.csv", rows(FAST, device="cpu", card="AMD EPYC 7763 64-Core Processor"))
+    assert compare([tmp_path / "cpu.csv"], Question(metric="cost", prices={name: 1.2}, where=(f"card={name}",)))
+
+
 def test_metrics_that_no_row_has_say_what_they_need(path):
     for name, words in (("energy", "telemetry"), ("accuracy", "full runs"), ("cost", "--price"), ("speed", "are ")):
         with pytest.raises(UserError, match=words):
@@ -256,19 +262,12 @@ def test_the_command_takes_them_all(path, prices):
     assert [each["metric"] for each in [json.loads(done.stdout)]] == ["cost"]
 
 
-@pytest.mark.parametrize(
-    ("where", "why"),
-    [
-        ("card", "write it as"),
-        ("nothing=1", "no column nothing"),
-        ("precison=fp32", "did you mean precision"),
-        ("precision=fp23", "no row is left; did you mean fp32"),
-        ("card=RTX 2080Ti", "did you mean RTX 2080 Ti"),
-        ("card=80", "it could be GTX 1080 Ti, RTX 2080 Ti"),
-        ("model=vgg", "no row is left; there is resnet"),
-        ("laps=x", "--where"),
-    ],
-)
+@pytest.mark.parametrize(("where", "why"), [
+    ("card", "write it as"), ("nothing=1", "no column nothing"), ("precison=fp32", "did you mean precision"),
+    ("precision=fp23", "no row is left; did you mean fp32"), ("precision!=fp32", "no row is left; there is fp32"),
+    ("card=RTX 2080Ti", "did you mean RTX 2080 Ti"), ("card=80", "it could be GTX 1080 Ti, RTX 2080 Ti"),
+    ("model=vgg", "no row is left; there is resnet"), ("laps=x", "--where"),
+])  # fmt: skip
 def test_a_choice_of_rows_that_cannot_be_made_says_why(tmp_path, where, why):
     path = tmp_path / "rows.csv"
     records.append(

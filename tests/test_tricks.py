@@ -156,7 +156,7 @@ def test_compare_says_of_each_trick_whether_it_helped_and_why_not(tmp_path):
         *trick("ddp", [s * 2 for s in steady], processes=2, threads=1, samples_per_second=250.0),
         *trick("mixed", [s * 1.5 for s in steady], precision="bf16", resident_samples_per_second=450.0),
         *trick("sharded", [s * 3 for s in steady], processes=2, peak_memory_bytes=6 * 10**8),
-        *trick("evaluation", [None], status="unsupported", reason="no such thing"),
+        *trick("evaluation", [None], status="out_of_memory", reason="no such thing"),
     ]
     answer = answered(tmp_path, found)
     assert [each.study for each in answer.sections] == ["ablation", "roofline"]
@@ -167,7 +167,7 @@ def test_compare_says_of_each_trick_whether_it_helped_and_why_not(tmp_path):
     assert said["loading"]["95% of speedup"]
     assert lacking(said["ddp"]["notes"], 250, "(plain: 500)", "processes=2", "threads=1") == []
     assert lacking(said["mixed"]["notes"], 450, "(plain: 700)", "resident batch", "bf16") == []
-    assert (said["evaluation"]["verdict"], said["evaluation"]["notes"]) == ("unsupported", "no such thing")
+    assert (said["evaluation"]["verdict"], said["evaluation"]["notes"]) == ("out of memory", "no such thing")
     assert lacking(ablation.results[0].said, "loading", "2.00", "plain", "RTX 2080 Ti") == []
     (speedups,) = ablation.charts
     assert [group.name for group in speedups.groups] == ["loading", "mixed", "ddp", "sharded"], "best at the top"

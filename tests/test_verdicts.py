@@ -37,22 +37,15 @@ def test_names_and_notes_follow_the_axis():
 @pytest.mark.parametrize(
     ("changes", "other", "verdict", "notes"),
     [
+        ({"power_cap": "9 W"}, {}, "precision + stack", ("differs in power_limit_watts",)),
+        ({"threads": 4, "cpu": "x", "driver": "1"}, {}, "precision + stack",
+         ("differs in threads", "another cpu", "another driver")),
         ({"torch": "2.1.0"}, {}, "precision + stack", ("differs in torch",)),
-        (
-            {"threads": 4, "cpu": "Arm", "driver": "1"},
-            {},
-            "precision + stack",
-            ("differs in threads", "another cpu", "another driver"),
-        ),
         ({"suite_digest": "d2"}, {}, "precision + code", ("the timed code differs",)),
         ({"cpu": "Arm"}, {}, "", ("another cpu",)),
         ({"driver": "1"}, {}, "", ("another driver",)),
-        (
-            {"memory_format": "channels_last"},
-            {"memory_format": "contiguous"},
-            "",
-            ("layout channels_last / contiguous",),
-        ),
+        ({"memory_format": "channels_last"}, {"memory_format": "contiguous"}, "",
+         ("layout channels_last / contiguous",)),
         ({"memory_format": "channels_last"}, {}, "", ()),
         ({"switches": "CUDA_LAUNCH_BLOCKING=1"}, {}, "precision + stack", ("differs in switches",)),
         ({"batch_policy": "max"}, {"batch_policy": "max"}, "", ("same batch",)),
@@ -60,7 +53,7 @@ def test_names_and_notes_follow_the_axis():
         ({"batch_policy": "max", "batch_size": None}, {"batch_policy": "max"}, "", ()),
         ({"batch_policy": "max"}, {"batch_policy": "max", "batch_size": None}, "", ()),
     ],
-)
+)  # fmt: skip
 def test_what_is_said_of_a_pair(changes, other, verdict, notes):
     c = made(precision="fp16", other=other, **changes)
     assert (c.verdict, c.notes) == (verdict, notes)

@@ -153,8 +153,8 @@ def compare_rows(loaded: Loaded, question: Question) -> Compared:
     axes = _axes(question.by, loaded.frame["params"])
     follows = {column for axis in axes for column in matching.FOLLOWS.get(axis, ())} if question.by else set()
     left_out: list[str] = []
-    frame = valued(filtered(loaded.frame, question.where), metric, question.prices)
-    frame = frame.assign(card=named_cpus(frame))
+    frame = loaded.frame.assign(card=named_cpus(loaded.frame))
+    frame = valued(filtered(frame, question.where), metric, question.prices)
     trials = once(completed(frame), left_out, loaded.file_of)
     untimed = only_sums(trials) | (without_time(trials) if metric is SECONDS else False)
     frame = trials[~untimed] if untimed.any() else trials  # a selection copies the whole frame

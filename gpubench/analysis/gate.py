@@ -5,8 +5,9 @@ from typing import get_args
 
 from gpubench.analysis import stats, verdicts
 from gpubench.analysis.compare import Compared
-from gpubench.analysis.matching import axis_value
-from gpubench.analysis.metrics import Metric
+from gpubench.analysis.groups import Group
+from gpubench.analysis.matching import axis_value, bucket_of
+from gpubench.analysis.metrics import SECONDS, Metric
 from gpubench.analysis.verdicts import Comparison, ran_together
 from gpubench.interval import CONFIDENCE
 
@@ -22,7 +23,7 @@ def gate(compared: Compared, limit: float) -> tuple[int, list[str]]:
 
     1: an interval is entirely above 1 + limit, and a test confirms this. The test uses Holm's correction over all
        judged ratios, and the spread between specimens or sessions that decides verdicts.
-    4: trials failed or missed the goal, or a file has a problem.
+    4: trials failed, lack the metric or missed the goal, or a file has a problem.
     3: an interval reaches above 1 + limit, a ratio cannot be judged, a case of the baseline has no counterpart, or
        nothing is compared.
     0: every interval is below 1 + limit.
@@ -34,9 +35,9 @@ def gate(compared: Compared, limit: float) -> tuple[int, list[str]]:
     slower = [c for c, is_sure in zip(judged, sure, strict=True) if is_sure]
     below = [c for c in judged if c.ratio.high and c.ratio.high < 1 + limit]
     undecided = [c for c in comparisons if c not in slower and c not in below]
-    used = {id(c.other) for c in comparisons}
+    used = {bucket_of(c.other, axis) for c in comparisons}
     groups = [group for workload in compared.workloads for group in workload.groups] if comparisons else []
-    alone = [group for group in groups if axis_value(group, axis) == base and id(group) not in used]
+    alone = [group for group in groups if axis_value(group, axis) == base and bucket_of(group, axis) not in used]
     word = f"{100 * limit:.3g}% {compared.metric.words[1]} than {base}"
     lines = [f"{_named(c, compared.metric)}: more than {word}" for c in slower]
     lines += [
@@ -47,8 +48,9 @@ def gate(compared: Compared, limit: float) -> tuple[int, list[str]]:
         lines.append(
             "two sessions or cards may differ by 6% or more by chance: on one card, alternate the runs (--session NAME)"
         )
-    lines += [f"{group.suite} {group.model} {group.precision}: {base} has no counterpart" for group in alone]
-    lines += [f"{compared.failed} trial(s) failed"] if compared.failed else []
+    lines += [f"{group.suite} {_case(group, axis)}: {base} has no counterpart" for group in alone]
+    lacking = f" or have no {compared.metric.name}" * (compared.metric is not SECONDS)
+    lines += [f"{compared.failed} trial(s) failed{lacking}"] if compared.failed else []
     lines += [f"{compared.missed} trial(s) missed the goal"] if compared.missed else []
     lines += [f"a file has a problem: {problem}" for problem in compared.loaded.problems]
     if not comparisons:
@@ -73,4 +75,9 @@ def _named(c: Comparison, metric: Metric) -> str:
     interval = f" ({low - 1:+.1%} to {high - 1:+.1%})" if low and high else ""
     words = ("less time", "more time") if metric.words[1] == "slower" else metric.words
     change = f"{abs(c.ratio.value - 1):.1%} {words[c.ratio.value > 1]}{interval}"
-    return f"{c.subject.model} {c.subject.precision}, {c.subject_name}, {change}"
+    return f"{_case(c.subject, c.axis)}, {c.subject_name}, {change}"
+
+
+def _case(group: Group, axis: str) -> str:
+    """Return the model and the precision, with the card unless cards are compared."""
+    return f"{group.model} {group.precision}{f' on {group.label}' * (axis != 'card')}"

@@ -64,7 +64,7 @@ class Group:
 
     suite, studies, model, precision, batch_policy = Text(), Text(), Text(), Text(), Text()
     card, device, device_hash, session, source = Text(), Text(), Text(), Text(), Text()
-    params, data, mode, measured, status, reason, torch = Text(), Text(), Text(), Text(), Text(), Text(), Text()
+    params, data, mode, measured, status, reason = Text(), Text(), Text(), Text(), Text(), Text()
     rung, batch_size, processes, epochs, samples_per_second = Number(), Number(), Number(), Number(), Number()
     accuracy, peak_memory_bytes = Number(), Number()
 
@@ -282,7 +282,7 @@ def _marks_of(frame: pd.DataFrame) -> dict[int, Counter[str]]:
     for group, text, count in marked.value_counts(sort=False).reset_index().itertuples(index=False):
         words = re.split(r"\W+", text)
         counts[group].update({mark: count for mark in MARKS if mark in words})
-    return {group: Counter({mark: n[mark] for mark in MARKS if mark in n}) for group, n in counts.items()}
+    return counts
 
 
 def marks_in(rows: pd.DataFrame) -> Counter[str]:

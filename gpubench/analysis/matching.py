@@ -1,5 +1,6 @@
 """Pairs groups: chooses the baseline, and the counterpart with which each group is compared. `compare` calls it."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
@@ -46,10 +47,11 @@ def axis_value(group: Group, axis: str) -> str:
 
 
 def values_named(name: str, values: Iterable[str]) -> list[str]:
-    """Return the values that are equal to `name`, or else those that contain it, ignoring case."""
+    """Return the values that are equal to `name`, or else those that contain it, ignoring case. 2.11 has no 2.1."""
     wanted, texts = name.strip().lower(), list(dict.fromkeys(values))
     exact = [text for text in texts if text.lower() == wanted]
-    return exact or [text for text in texts if wanted and wanted in text.lower()]
+    border = r"(?!(?<=\d)\d)" if "." in wanted else ""  # of a version, not of a hash: not between two digits
+    return exact or [text for text in texts if wanted and re.search(border + re.escape(wanted) + border, text.lower())]
 
 
 def named_baseline(name: str, axes: Sequence[str], groups: Sequence[Group]) -> tuple[str, str]:

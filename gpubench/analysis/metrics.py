@@ -13,7 +13,7 @@ import pandas as pd
 
 from gpubench.analysis.groups import CPU, short
 from gpubench.analysis.matching import values_named
-from gpubench.analysis.stats import Ratio
+from gpubench.analysis.stats import Ratio, median
 from gpubench.errors import UserError, did_you_mean
 from gpubench.rows.alike import GROUP
 from gpubench.rows.read import stored
@@ -67,6 +67,10 @@ class Metric:
     def shown(self, value: float) -> float:
         """Return the value to show, from the value that is compared."""
         return 1 / value if self.inverse else value
+
+    def median_of(self, values: Sequence[float]) -> float:
+        """Return the median to show. For an even number of rates it is not the inverse of the median of inverses."""
+        return float(median(map(self.shown, values)))
 
 
 CHEAPER = ("cheaper", "dearer")
@@ -233,10 +237,8 @@ def read_prices(path: Path) -> dict[str, float]:
     """Return dollars per hour by card, from `hourly`, or `price`, `years` and `use` (a share). Raises UserError."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"--price {path}: cannot be read ({error})") from None
-    except RecursionError:
-        raise UserError(f"--price {path}: cannot be read (nested too deep)") from None
     return hourly_prices(table, f"--price {path}")
 
 
@@ -275,9 +277,8 @@ def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
         texts = _texts_of(frame, column)
         labels = {text: short(text) if column == "card" else text for text in texts.unique()}
         is_text = column not in NUMBERS and column not in FLAGS
-        wanted = value.strip().removeprefix(CPU) if column == "card" else value.strip()
-        matches = [label for text, label in labels.items() if wanted.lower() in {text.lower(), label.lower()}]
-        matches = list(dict.fromkeys(matches)) or (values_named(wanted, labels.values()) if is_text else [])
+        matches = [label for text, label in labels.items() if _bare(value) in {_bare(text), _bare(label)}]
+        matches = list(dict.fromkeys(matches)) or (values_named(value, labels.values()) if is_text else [])
         fits = texts.isin([text for text, label in labels.items() if label in matches])
         kept = frame[~fits if negated else fits]
         choices = sorted({*labels.values()} - {""})
@@ -285,9 +286,15 @@ def filtered(frame: pd.DataFrame, wheres: Sequence[str]) -> pd.DataFrame:
             raise UserError(f"--where {where}: it could be {', '.join(sorted(matches))}")
         if kept.empty:
             some = f"; there is {', '.join(choices)}" if len(choices) <= 12 else ""
-            raise UserError(f"--where {where}: no row is left{did_you_mean(value.strip(), choices) or some}")
+            meant = "" if negated else did_you_mean(value.strip(), choices)
+            raise UserError(f"--where {where}: no row is left{meant or some}")
         frame = kept
     return frame
+
+
+def _bare(name: str) -> str:
+    """Return a name in lower case, without the prefix of `named_cpus`."""
+    return name.strip().lower().removeprefix(CPU.lower())
 
 
 def _texts_of(frame: pd.DataFrame, column: str) -> "pd.Series[str]":

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import pandas as pd
@@ -109,6 +110,8 @@ def labels_of(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:
     specimens = measured.groupby("card")["device_hash"].nunique()
     unknown = measured.groupby("card")["unknown_device"].nunique()
     sources = labelled.groupby("card")["source"].nunique()
+    names = set(labelled["session"])  # names that users chose, such as before-1 and before-2, may begin alike
+    length = next(n for n in count(6) if len({name[:n] for name in names}) == len(names))
     labels = {}
     for row in dicts_of(labelled):
         card, device, specimen, session, source, power, memory = key = texts_of(row, LABELLED)
@@ -118,7 +121,7 @@ def labels_of(frame: pd.DataFrame) -> dict[tuple[str, ...], str]:
         elif not source and max(specimens[card], unknown[card]) > 1:
             label += f" #{specimen[:4]}" if specimen else f" ({device})" if device else ""
         if _texts_without_session(row) in repeated:
-            label += f" [session {session[:6]}]"
+            label += f" [session {session[:length]}]"
         labels[key] = label
     return labels
 

@@ -56,9 +56,6 @@ ACROSS = 0.99
 Values = Sequence[Sequence[float]]
 """The values of the trials of each specimen of one side."""
 
-Specimens = Sequence[tuple[float, Sequence[float]]]
-"""The median and the values of the trials of each specimen of one side."""
-
 Rounds = Mapping[float, float]
 """The value of each trial of a case, by its round."""
 
@@ -155,22 +152,18 @@ def specimens_ratio(a: Values, b: Values, *, paired: bool = False) -> Ratio:
     assumed variance is not divided by their number, as all may be of one kind. There is no interval if a side has 1 or
     2 specimens with 1 trial each. `paired`: the same specimens ran both sides, so the spread of their ratios is used.
     """
-    sides = _with_medians(a), _with_medians(b)
-    tops = [median(middle for middle, _ in side) for side in sides]
-    value = tops[0] / tops[1]
+    value = median(map(median, a)) / median(map(median, b))
     if _lone_trial(a, b):
         return Ratio(value)
-    shown, strict = (_sides(*sides, paired, deciding=deciding) for deciding in (False, True))
-    p = p_of(*shown)
+    shown, strict = (_sides(a, b, paired, deciding=deciding) for deciding in (False, True))
     wide = _ratio_interval(value, t_interval(*shown, CONFIDENCE))
     narrow, decisive = (_ratio_interval(value, t_interval(*strict, level)) for level in (EQUIVALENCE, ACROSS))
-    return Ratio(value, *wide, p, narrow, decisive, min(len(a), len(b)))
+    return Ratio(value, *wide, p_of(*shown), narrow, decisive, min(len(a), len(b)))
 
 
 def specimens_p_above(a: Values, b: Values, limit: float, *, paired: bool = False) -> float:
     """Return the one-sided p value of "the ratio between specimens is at most `limit`", with the deciding spread."""
-    sides = _with_medians(a), _with_medians(b)
-    return 1.0 if _lone_trial(a, b) else _p_above(*_sides(*sides, paired, deciding=True), limit)
+    return 1.0 if _lone_trial(a, b) else _p_above(*_sides(a, b, paired, deciding=True), limit)
 
 
 def _p_above(a: Side, b: Side, limit: float) -> float:
@@ -196,27 +189,23 @@ def _lone_trial(a: Values, b: Values) -> bool:
     return any(len(side) < MEASURED_FROM and max(map(len, side)) < 2 for side in (a, b))
 
 
-def _with_medians(side: Values) -> Specimens:
-    return [(median(trials), trials) for trials in side]
-
-
-def _sides(a: Specimens, b: Specimens, paired: bool, *, deciding: bool) -> tuple[Side, Side]:
+def _sides(a: Values, b: Values, paired: bool, *, deciding: bool) -> tuple[Side, Side]:
     """Return both sides, with the spread for the shown interval, or for the `deciding` interval of verdicts."""
     if paired:
-        quotients = [(x / y, [x / y]) for (x, _), (y, _) in zip(a, b, strict=True)]
+        quotients = [[median(x) / median(y)] for x, y in zip(a, b, strict=True)]
         return _specimens_side(quotients, deciding), Side(0.0, 0.0)
     return _specimens_side(a, deciding), _specimens_side(b, deciding)
 
 
-def _specimens_side(side: Specimens, deciding: bool) -> Side:
+def _specimens_side(side: Values, deciding: bool) -> Side:
     """Return the mean log over specimens, with the measured variance if there are enough, else the assumed one."""
-    logs = [math.log(middle) for middle, _ in side]
+    logs = [math.log(median(trials)) for trials in side]
     count = len(logs)
     if count >= (DECIDING_SPECIMENS if deciding else MEASURED_FROM):
         return side_of(logs)
     # pi / 2: variance of a median, relative to the variance of a mean.
-    within = sum(math.pi / 2 * log_variance(t) / len(t) for _, t in side if len(t) > 1) / count**2
-    freedom = sum(len(trials) - 1 for _, trials in side)
+    within = sum(math.pi / 2 * log_variance(t) / len(t) for t in side if len(t) > 1) / count**2
+    freedom = sum(len(trials) - 1 for trials in side)
     total = LARGEST_BETWEEN_SD**2 / (1 if deciding else count) + within
     return Side(fmean(logs), total, total**2 / (within**2 / freedom) if within else math.inf)
 

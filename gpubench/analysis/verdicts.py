@@ -12,7 +12,10 @@ from gpubench.analysis.groups import CONFLICT, Group, texts_of
 from gpubench.analysis.matching import FOLLOWS, axis_value, other_stack
 from gpubench.analysis.specimens import unit_of, units_of
 from gpubench.interval import CONFIDENCE
+from gpubench.rows.alike import AS_COMPARED
 
+COLUMN_OF = {form: column for column, form in AS_COMPARED.items()}
+"""The row's column, by the name of the form in which it is compared."""
 CODE_AXES = {"gpubench", "commit", "suite_version", "suite_digest"}
 """Axes that compare versions of the code that is timed."""
 OUT_OF_TURN = "the trials of both sides did not take turns: judged as two sessions"
@@ -48,7 +51,8 @@ def comparison(axis: str, subject: Group, other: Group) -> Comparison:
     ratio = _ratio(axis, subject, other)
     notes = [_specimens_note(axis, subject, other)] if ratio.specimens else []
     notes += [OUT_OF_TURN] if out_of_turn(subject, other) else []
-    differing = other_stack(axis, subject, other)
+    stack = other_stack(axis, subject, other)
+    differing = [column for form in stack if (column := COLUMN_OF.get(form, form)) != axis]
     if differing:
         notes.append(f"differs in {', '.join(differing)}")
     notes += [f"another {c}" for c in ("cpu", "driver") if str(subject.row[c]) != str(other.row[c]) and c != axis]
@@ -62,7 +66,7 @@ def comparison(axis: str, subject: Group, other: Group) -> Comparison:
     if axis == "precision" and subject.batch_policy != "fixed" and times > 0:
         notes.append("same batch" if times == 1 else f"batch {times:.2g} x")
     verdict = ""
-    another_stack = bool(set(differing) - FOLLOWS.get(axis, set()))
+    another_stack = bool(set(stack) - FOLLOWS.get(axis, set()))
     if another_stack:
         verdict = f"{axis} + stack"
     elif edited:

@@ -11,7 +11,7 @@ from gpubench.analysis.metrics import Metric
 from gpubench.analysis.verdicts import Comparison, groups_in
 from gpubench.studies import words
 from gpubench.studies.cases import cases_table, evidence_table, known, rate_text
-from gpubench.studies.pairs import compares_more, is_change, pair_result
+from gpubench.studies.pairs import compares_more, is_change, pair_result, why_no_figure
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Result, Section, Table, Value
 
 
@@ -46,9 +46,8 @@ def _table(changes: Sequence[Comparison], workload: Workload, metric: Metric) ->
     """Return the table: a line per change, with the reason if it could not run."""
     lines = [_line(c, metric) for c in changes]
     for hole in workload.holes:
-        lines.append(
-            {Column("change"): hole.model, Column("verdict"): hole.status, Column("notes", note=True): hole.reason}
-        )
+        why = why_no_figure(hole, metric)
+        lines.append({Column("change"): hole.model, Column("verdict"): why, Column("notes", note=True): hole.reason})
     return Table.of("changes", lines)
 
 

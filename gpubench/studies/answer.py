@@ -139,6 +139,8 @@ def _finished(sections: Sequence[Section], own_cases: Mapping[int, int]) -> list
         for section in sections
         for result in section.results
     ]
+    if len({result.suite for result in results if result.kind == "card"}) > 1:
+        results = [replace(r, origin=f"{r.origin}, {r.suite}") if r.kind == "card" else r for r in results]
     results = _contradicting(results)
     settings = words.apart([_names(result) for result in results], [result.facts for result in results])
     names: Counter[str] = Counter()

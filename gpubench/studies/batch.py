@@ -15,7 +15,7 @@ from gpubench.rows.params import params_of, params_without
 from gpubench.rows.read import stored
 from gpubench.rows.table import BROKEN, number
 from gpubench.studies import words
-from gpubench.studies.cases import cases_of, is_count, known
+from gpubench.studies.cases import cases_of, known
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table, Value
 from gpubench.suite.trial import TRAINED
 
@@ -133,10 +133,9 @@ def _of_accuracy(compared: Compared) -> Iterator[Section]:
     named = frame["studies"].isin([text for text in set(stored(frame["studies"])) if "batch" in str(text).split()])
     # Large batches that miss the suite's goal have an accuracy too.
     rows = frame[frame["status"].isin(TRAINED) & named & frame["accuracy"].notna()]
-    batches = rows["params"].map(lambda text: params_of(text).get("global_batch", ""))
+    batches = pd.to_numeric(rows["params"].map(lambda text: params_of(text).get("global_batch")), errors="coerce")
     recipes = rows["params"].map(lambda text: params_without(str(text), ["global_batch"]))
-    has_batch = batches.map(lambda batch: is_count(batch) and int(batch) > 0).astype(bool)
-    rows = rows.assign(params=recipes, global_batch=batches)[has_batch]
+    rows = rows.assign(params=recipes, global_batch=batches)[batches.between(1, 1e9)]
     for suite, of_suite in _with_learning_rates(rows).groupby("suite", sort=False):
         yield _accuracy_section(str(suite), of_suite)
 
@@ -146,7 +145,7 @@ def _recipes(rows: pd.DataFrame) -> dict[str, list[BatchAccuracy]]:
     recipes, batches = [], []
     for names, alike in rows.groupby(RECIPE, dropna=False, sort=False):
         recipes.append(dict(zip(RECIPE, names, strict=True)))
-        batches.append([_batch(trials) for _, trials in alike.groupby(alike["global_batch"].astype(int))])
+        batches.append([_batch(trials) for _, trials in alike.groupby("global_batch")])
     titles = [title or "accuracy" for title in words.with_differences([""] * len(recipes), recipes)]
     titles = [f"{title} ({n})" if titles.count(title) > 1 else title for n, title in enumerate(titles, start=1)]
     return dict(zip(titles, batches, strict=True))

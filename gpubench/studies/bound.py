@@ -49,18 +49,13 @@ class Bound:
     peak: Literal["listed", "measured", "unknown"] = "unknown"
     """The kind of peak that `mfu` is relative to: listed if the card and precision are listed, else measured."""
     limit_seconds: float | None = None
-    """Time of the whole run at 100% of the peak."""
+    """Seconds of the whole run at 100% of the peak.
+
+    D. Page computed it for DAWNBench (davidcpage/cifar10-fast, "How to Train Your ResNet"): 2.8 GFLOP x 50,000 images x
+    35 epochs / 125 TFLOP/s is about 40 s.
+    """
     share: float | None = None
     """The largest share of a step that one limit of the device explains, at most 1."""
-
-
-def limit_seconds(flops_per_sample: float, samples: float, flops_per_second: float) -> float:
-    """Return the seconds of a training of `samples` at 100% of a peak.
-
-    The calculation of D. Page for DAWNBench (davidcpage/cifar10-fast, "How to Train Your ResNet"): 2.8 GFLOP x 50,000
-    images x 35 epochs / 125 TFLOP/s is about 40 s.
-    """
-    return flops_per_sample * samples / flops_per_second
 
 
 def bound_of(row: Mapping[str, Any], *, throttled: bool = False) -> Bound:
@@ -72,7 +67,7 @@ def bound_of(row: Mapping[str, Any], *, throttled: bool = False) -> Bound:
     which: Literal["listed", "measured", "unknown"] = "listed" if listed else "measured" if measured else "unknown"
     mfu = flops * rate / devices / peak if flops and rate and peak else None
     samples = _number(row, "run_samples")
-    limit = limit_seconds(flops, samples, peak * devices) if flops and samples and peak else None
+    limit = flops * samples / (peak * devices) if flops and samples and peak else None
     if mfu is not None and mfu > IMPOSSIBLE:
         mfu = limit = None
     bottleneck, evidence = _bottleneck(row, throttled)

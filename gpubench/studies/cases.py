@@ -8,14 +8,11 @@ import pandas as pd
 from gpubench.analysis.groups import Group, texts_of
 from gpubench.analysis.matching import TWIN_POLICIES
 from gpubench.analysis.metrics import SECONDS, Metric
-from gpubench.analysis.stats import median
 from gpubench.rows.row import SHOWN_QUALITIES
 from gpubench.studies import words
 from gpubench.studies.section import Column, Estimate, Table, Value
 from gpubench.suite.trial import TRAINED
 
-MOST_PROCESSES = 1 << 20
-"""The study `scaling` ignores measured rows with more processes than this."""
 PLAUSIBLE_SECONDS = (1e-9, 1e12)
 """Range of the seconds of a published run; other times are ignored."""
 
@@ -25,16 +22,11 @@ def cases_of(rows: pd.DataFrame) -> frozenset[int]:
     return frozenset(map(int, rows["case"].unique()))
 
 
-def is_count(text: str) -> bool:
-    """Return whether a parameter is a whole number of plausible size."""
-    return text.isdecimal() and len(text) <= len(str(MOST_PROCESSES))
-
-
 def estimate(group: Group, metric: Metric = SECONDS) -> Value:
     """Return a group's median with its interval. Without values, return its status if it failed, else None."""
     if not group.values:
         return group.status.replace("_", " ") if group.status not in TRAINED else None
-    return Estimate(median(map(metric.shown, group.values)), *(interval_of(group, metric) or (None, None)))
+    return Estimate(metric.median_of(group.values), *(interval_of(group, metric) or (None, None)))
 
 
 def interval_of(group: Group, metric: Metric) -> tuple[float, float] | None:

@@ -71,4 +71,4 @@ def cards() -> tuple[ListedCard, ...]:
 
 def tables() -> dict[str, Any]:
     """Return the content of listed_peaks.toml."""
-    return tomllib.loads((files("gpubench.studies") / "listed_peaks.toml").read_text())
+    return tomllib.loads((files("gpubench.studies") / "listed_peaks.toml").read_text(encoding="utf-8"))

@@ -87,9 +87,13 @@ def without_compared(workload: Workload, compared: Compared) -> list[str]:
         missing = [hole for hole in workload.holes if axis_value(hole, axis) not in there]
         if len(there | {axis_value(hole, axis) for hole in missing}) > 1:
             for hole in missing:
-                why = f"no {compared.metric.title}" if hole.status == "ok" else hole.status.replace("_", " ")
-                lost.setdefault(axis_value(hole, axis), {})[why] = None
+                lost.setdefault(axis_value(hole, axis), {})[why_no_figure(hole, compared.metric)] = None
     return [f"{value} has no result ({', '.join(whys)})" for value, whys in lost.items()]
+
+
+def why_no_figure(hole: Group, metric: Metric) -> str:
+    """Return the status of a failed case, or which figure its rows lack."""
+    return f"no {metric.title}" if hole.status == "ok" else hole.status.replace("_", " ")
 
 
 def _results(workload: Workload, comparisons: Sequence[Comparison], compared: Compared) -> Iterator[Result]:
@@ -164,7 +168,7 @@ def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: boo
     claim += f" on {words.name(place)}" if place else ""
     claim += ", depending on the model" if ends else ""
     claim += "" if metric.name in {"seconds", "rate", "accuracy"} else f" in {figure}"
-    origin = [precision.removesuffix(" precision"), c.subject.suite]
+    origin = [precision.removesuffix(" precision"), c.subject.suite if kind != "card" else ""]
     result = words.result_of(
         groups,
         kind,
@@ -243,8 +247,8 @@ def _per_sample(group: Group) -> Group:
 def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
     return Part(
         c.subject.model,
-        stats.median(map(metric.shown, c.subject.values)),
-        stats.median(map(metric.shown, c.other.values)),
+        metric.median_of(c.subject.values),
+        metric.median_of(c.other.values),
         ratio.value,
         ratio.interval,
         c.subject.batch_size,
@@ -263,7 +267,7 @@ def differences_of(comparisons: Sequence[Comparison]) -> Iterator[str]:
         yield "quick mode"
     if any(group.data == "synthetic" for group in groups):
         yield "synthetic data"
-    if any(map(_batches_differ, comparisons)):
+    if any(c.axis != "batch_size" and _batches_differ(c) for c in comparisons):
         yield "batches differ"
     if any(out_of_turn(comparison.subject, comparison.other) for comparison in comparisons):
         yield OUT_OF_TURN

@@ -10,7 +10,7 @@ from typing import Any
 from gpubench.analysis.compare import Compared
 from gpubench.analysis.groups import Group, dicts_of, short
 from gpubench.rows.params import params_of
-from gpubench.rows.table import Epoch, epochs_in, hours_by_size, stages_in, table_of
+from gpubench.rows.table import BROKEN, Epoch, epochs_in, hours_by_size, stages_in, table_of
 from gpubench.studies import words
 from gpubench.studies.cases import PLAUSIBLE_SECONDS, cases_of, known
 from gpubench.studies.section import Column, Result, Section, Table, Value
@@ -138,7 +138,7 @@ def _stated_gains(lines: Sequence[Row], cases: frozenset[int]) -> Iterator[Resul
             try:
                 what, baseline = (words.name(str(stated[name])) for name in ("what", "baseline"))
                 gain = float(stated["times"])
-            except (KeyError, TypeError, ValueError):
+            except BROKEN:
                 continue
             if 0 < gain < PLAUSIBLE_SECONDS[1]:
                 model, place = str(line["model"]), _machines(line)

@@ -61,9 +61,9 @@ def _results(known: Sequence[tuple[Group, Bound]]) -> Iterator[Result]:
         counts = [f"{name} ({count}{of} cases)" if of else name for name, count in clear.items()]
         by = words.listed(counts or ["unknown"])
         peak = next((bound.peak for _, bound in cases if bound.mfu is not None), "")
-        low, high = (min(shares), max(shares)) if shares else (math.nan, math.nan)
-        ends = [f"{share:.0%}" if share >= 0.01 else f"{share:.1%}" for share in (low, high)]
-        figure = " to ".join(dict.fromkeys(ends)) if shares else ""
+        high = max(shares, default=math.nan)
+        ends = (f"{share:.{int(share < 0.01)}%}" for share in (min(shares, default=high), high) if shares)
+        figure = " to ".join(dict.fromkeys(ends))
         sentence = f"{words.name(label)} in {precision} " + (f"is bound by {by}, at" if by != "unknown" else "reaches")
         sentence = f"{sentence} {figure} of the {peak} peak" if shares else sentence.removesuffix(", at")
         sentence += ", which is too low" if high > OVER and peak == "measured" else ""

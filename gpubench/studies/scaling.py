@@ -15,8 +15,11 @@ from gpubench.rows.alike import LINK, SERIES, SPECIMEN, STACK
 from gpubench.rows.params import params_of
 from gpubench.rows.table import BROKEN, number, table_of
 from gpubench.studies import words
-from gpubench.studies.cases import MOST_PROCESSES, PLAUSIBLE_SECONDS, cases_of, known
+from gpubench.studies.cases import PLAUSIBLE_SECONDS, cases_of, known
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table, Value
+
+MOST_PROCESSES = 1 << 20
+"""Measured rows with more processes are ignored."""
 
 
 @dataclass(frozen=True)

@@ -87,8 +87,7 @@ def flat(table: Table) -> tuple[list[str], list[list[str | int | float | None]]]
         columns.append([_plain(value) for value in values])
         if any(isinstance(value, Estimate) for value in values):
             names += [f"{column.name} low", f"{column.name} high"]
-            columns.append([value.low if isinstance(value, Estimate) else None for value in values])
-            columns.append([value.high if isinstance(value, Estimate) else None for value in values])
+            columns += [[getattr(value, end, None) for value in values] for end in ("low", "high")]
     return names, [list(line) for line in zip(*columns, strict=True)]
 
 

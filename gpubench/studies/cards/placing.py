@@ -35,9 +35,9 @@ def reference_sentences(rows: pd.DataFrame) -> list[str]:
         comparable = card_rows[are_comparable(card_rows)]
         if comparable.empty:
             sentences.append(f"{card}: {why_not_ranked(card_rows)}")
-        for (_, batch), trials in comparable.groupby(["precision", "batch_size"], sort=False):
+        for (precision, batch), trials in comparable.groupby(["precision", "batch_size"], sort=False):
             rate, base = float(trials["samples_per_second"].median()), anchor()
-            claim = f"{card} with a batch of {batch:.0f} trains {MODEL} at {rate:,.0f} images/s"
+            claim = f"{card} with a batch of {batch:.0f} trains {MODEL} at {rate:,.0f} images/s in {precision}"
             claim += f", {times(rate / base.speed)} as fast as an {base.card} (timm: {base.figure:,.0f})"
             sentences.append(f"{claim}. {expected_sentence(short_name(str(card)), rate)}")
     return sentences
