@@ -163,7 +163,8 @@ def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: boo
     name = "Mixed precision" if kind == "precision" and subject == "mixed" else words.name(subject)
     verb = "train" if kind == "card" and metric.words[0] == "faster" else "be"
     figure = metric.title.replace("samples", words.sample_of(c.subject.suite))
-    claim = words.better(name, words.name(baseline), ends or value, verdict, metric, verb=verb)
+    known = "undecided" if interval and interval[0] <= 1 <= interval[1] and verdict not in DECIDED else verdict
+    claim = words.better(name, words.name(baseline), ends or value, known, metric, verb=verb)
     claim += f" in {precision}" if precision else ""
     claim += f" on {words.name(place)}" if place else ""
     claim += ", depending on the model" if ends else ""
