@@ -40,9 +40,8 @@ class Sensors:
 def ran(tmp_path, monkeypatch):
     """Runs trials that end with `results`; the exit code, text, statuses, and how often the devices were listed."""
     monkeypatch.setattr("gpubench.hardware.host.reference_seconds", lambda: 0.1)
-    out = tmp_path / "a.csv"
 
-    def go(results, later=(CARD, CPU), models=("resnet18",), batch="8"):
+    def go(results, later=(CARD, CPU), models=("resnet18",), batch="8", out=tmp_path / "a.csv"):
         options = Options(
             models=models, precision="fp32", device="cuda:0", batch=batch, out=out, synthetic=True, peaks=False
         )
@@ -60,7 +59,7 @@ def ran(tmp_path, monkeypatch):
             return left.pop(0)
 
         summary = run(options, lines.append, run_child=answering(result_of, devices))
-        with out.open(newline="") as file:
+        with summary.path.open(newline="") as file:
             statuses = [row["status"] for row in csv.DictReader(file)]
         return summary.exit_code, "\n".join(lines), statuses, len(listed)
 
@@ -76,10 +75,10 @@ def test_a_lost_card_stops_the_run_after_two_failures_and_the_same_command_goes_
     assert (code, statuses.count("ok")) == (0, 6)
 
 
-def test_a_card_that_is_lost_in_the_search_of_a_batch_stops_the_run_too(ran):
-    code, text, statuses, _ = ran([LOST] * 99, [CPU], ("resnet18", "resnet34", "resnet50"), "max")
+def test_a_card_that_is_lost_in_the_search_of_a_batch_stops_the_run_too(ran, tmp_path):
+    code, text, statuses, _ = ran([LOST] * 99, [CPU], ("resnet18", "resnet34", "resnet50"), "max", tmp_path / "a b")
     assert (code, statuses[:2], set(statuses[2:])) == (4, ["failed", "failed"], {"interrupted"})
-    assert lacking(text, "cuda:0", "Some Card", "lost", "resumes") == []
+    assert lacking(text, "cuda:0", "Some Card", "lost", f"with --out '{tmp_path}/a b/", "' resumes") == []
 
 
 def test_which_devices_are_lost():

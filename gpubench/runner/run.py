@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from shlex import quote
 
 from gpubench import printed
 from gpubench.errors import UserError
@@ -202,7 +203,7 @@ class TrialRunner:
         self._interrupts.ignore()
         path, lost = self._session.path, not isinstance(stop, KeyboardInterrupt)
         rest = self.rounds.unfinished()
-        option = "" if path == self._session.options.out else f" with --out {path}"
+        option = "" if path == self._session.options.out else f" with --out {quote(str(path))}"
         done = f"{self.rounds.tally()} are in {path}; the same command{option} resumes"
         status: Status = "failed" if isinstance(stop, NodeLost) else "interrupted"
         why, now = Measurement(status, str(stop) or STOPPED), _now()
