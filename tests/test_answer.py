@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from facts import lacking
-from made_answers import pairs
+from made_answers import pairs, ratios
 from rows import row, rows
 
 from gpubench.analysis.compare import Question
@@ -131,6 +131,7 @@ def test_no_two_charts_have_one_name(tmp_path):
     names = Counter()
     assert [_named(pairs(), names).name for _ in range(3)] == ["pairs", "pairs-2", "pairs-3"]
     assert _named(pairs("a-seconds"), names, "lr-1").name == "a-lr-1-seconds"
+    assert _named(ratios((2.0, 1.9, 2.1)), names).subtitle.endswith("; lines: 95% intervals")
 
 
 def test_sections_that_read_alike_say_in_what_they_differ(tmp_path):

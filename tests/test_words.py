@@ -91,7 +91,8 @@ def test_notes_and_feet_say_what_a_case_is_worth():
     days = group(session="s1"), group(session="s2")
     assert words.notes_of(group(parts=days)) == "2 sessions"
     one, many = group(torch="2.15.0"), group([1.0] * 6, torch="2.14.0", marks={"shared": 2}, source="paper.org")
-    assert words.chart_foot([one]) == "measured, 1 run each; torch 2.15.0; driver 550.54; batch 64"
-    facts = ("measured", "1 to 6 runs", "2 of 7 shared", "2.15.0", "2.14.0", "paper.org")
+    assert words.chart_foot([one]) == "measured, 1 run each: rough; torch 2.15.0; driver 550.54; batch 64"
+    facts = ("measured", "1 to 6 runs each: rough", "2 of 7 runs shared", "2.15.0", "2.14.0", "paper.org")
     assert lacking(words.chart_foot([one, many]), *facts) == []
-    assert "measured and projected" in words.chart_foot([one, group(measured="projected")])
+    quick = words.chart_foot([one, group(measured="projected", mode="quick")])
+    assert lacking(quick, "quick mode; measured and projected") == []

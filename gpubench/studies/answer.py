@@ -189,19 +189,20 @@ def _recipe(result: Result) -> tuple[object, ...]:
 
 
 def _completed(result: Result, settings: tuple[str, ...], names: Counter[str]) -> Result:
-    """Return the result with its settings, its basis, and charts with a foot and unique names."""
+    """Return the result with its settings, its basis, and charts with caveats, a foot and unique names."""
     known = replace(result, settings=settings)
     foot = ". ".join(filter(None, [words.basis(replace(known, caveats=())), result.source]))
-    charts = [
-        replace(chart, foot=chart.foot or foot, subtitle="; ".join([chart.subtitle, *result.caveats]))
-        for chart in result.charts
-    ]
-    slug = words.slug(" ".join(settings))
-    return replace(known, basis=words.basis(known), charts=tuple(_named(chart, names, slug) for chart in charts))
+    slug, charts = words.slug(" ".join(settings)), []
+    for chart in (_named(chart, names, slug) for chart in result.charts):
+        facts = [fact for fact in (chart.foot or foot).split("; ") if fact not in result.caveats]
+        charts.append(replace(chart, foot="; ".join(facts), subtitle="; ".join([chart.subtitle, *result.caveats])))
+    return replace(known, basis=words.basis(known), charts=tuple(charts))
 
 
 def _named(chart: Bars, names: Counter[str], settings: str = "") -> Bars:
-    """Return the chart with a unique name: `settings` go before its last word; a repeated name is numbered."""
+    """Return the chart with its lines explained and a unique name: `settings` go before its last word."""
+    if "interval" not in chart.subtitle and any(bar.interval for group in chart.groups for bar in group.bars):
+        chart = replace(chart, subtitle=f"{chart.subtitle}; lines: 95% intervals")
     if settings:
         name, _, kind = chart.name.rpartition("-")
         chart = replace(chart, name=f"{name}-{settings}-{kind}")

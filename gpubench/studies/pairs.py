@@ -315,7 +315,8 @@ def _charts(result: Result, groups: Sequence[Group]) -> tuple[Bars, ...]:
     """
     stem = words.slug(f"{result.suite} {result.subject} over {result.baseline} {result.where}")
     bar_groups, dots = [], []
-    for part in result.parts:
+    is_telling = len({marks for part in result.parts for marks in (part.subject_marks, part.baseline_marks)}) > 1
+    for part in result.parts if is_telling else [replace(p, subject_marks="", baseline_marks="") for p in result.parts]:
         subject_note = _note(part, part.subject_batch, part.subject_marks)
         baseline_note = _note(part, part.baseline_batch, part.baseline_marks)
         sides = (

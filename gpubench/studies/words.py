@@ -370,7 +370,9 @@ def chart_foot(groups: Sequence[Group]) -> str:
     counts = str(trials[0]) if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
     sources = dict.fromkeys(without_commit(group.source) for group in groups if group.source)
     measured = " and ".join(dict.fromkeys(group.measured for group in groups))
-    facts = [f"{measured}, {counts} run{'s' * (trials[-1] > 1)} each", *marks_of(groups)]
+    facts = ["quick mode"] if any(group.mode == "quick" for group in groups) else []
+    facts += [f"{measured}, {counts} run{'s' * (trials[-1] > 1)} each{': rough' * (trials[0] == 1)}"]
+    facts += marks_of(groups, "runs ")
     for name in ("torch", "driver", "batch"):
         values = dict.fromkeys(text_of(group.row["batch_size" if name == "batch" else name]) for group in groups)
         values.pop("", None)
