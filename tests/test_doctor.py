@@ -60,7 +60,8 @@ def test_a_good_card_a_broken_one_and_none():
     found = of_torch(facts(card="RTX 2080 Ti", capability="7.5", unsupported={"tf32": "no TF32", "bf16": "emulated"}))
     assert {check.level for check in found} == {"ok", "note"}
     assert any("RTX 2080 Ti, 11.0 GiB, driver 595.1; precisions fp32, fp16" in f.text for f in found)
-    assert any("bf16 is not supported: emulated" in f.text for f in found)
+    assert any("cuda:0 does not support bf16: emulated" in f.text for f in found)
+    assert [f.text[:12] for f in of_torch(facts()) if f.level == "note"] == ["No GPU found"]
     (found,) = fixes(facts(problem="CUDA error: something"))
     assert "CUDA error: something" in found.text
     assert not fixes(facts(cuda=""))

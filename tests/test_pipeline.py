@@ -224,7 +224,7 @@ def test_a_second_run_on_a_file_is_refused_before_it_trains(cli, tmp_path, monke
         assert done.returncode == 2
         assert f"--out {out}: " in done.stderr
         assert "is writing it; wait for its end or give another --out" in done.stderr
-        assert "trials at most, at least" in cli(*scripted(out, "--dry-run")).stdout
+        assert "trials at most, about" in cli(*scripted(out, "--dry-run")).stdout
     assert not out.exists()
 
 

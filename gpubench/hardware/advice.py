@@ -101,6 +101,9 @@ def of_torch(facts: TorchFacts, cards: Sequence[Card] = ()) -> list[Check]:
         text = f"torch does not see the {card.name} (driver {card.driver or 'unknown'}{supports})"
         why = "; ".join(filter(None, (card.problem, refusal)))
         checks.append(Check("fix", f"{text}: {why}" if why else text, unseen_advice(card, facts["cuda"])))
+    elif all(device.kind == "cpu" for device in visible):
+        advice = "if it has a card: install the card's driver, restart, and check that nvidia-smi or rocm-smi lists it"
+        checks.append(Check("note", "No GPU found: runs here measure the CPU", advice))
     for device in visible:
         checks += _check_device(device, facts, devices)
     return checks
@@ -131,13 +134,13 @@ def _check_device(device: Device, facts: TorchFacts, devices: Sequence[Device]) 
             advice = _without_old_cards(devices)
         return [Check("fix", f"{name}: torch cannot compute on it ({problem})", advice)]
     checks = [Check("ok", f"{name}; precisions {', '.join(device.precisions)}")]
-    advice = "nothing to do: cases in this precision are skipped and listed"
-    checks += [
-        Check("note", f"{device.device}: {p} is not supported: {why}", advice)
-        for p, why in device.unsupported.items()
-        if p not in UNPROVED
-    ]
-    return checks
+    reasons: dict[str, list[str]] = {}
+    for precision, why in device.unsupported.items() if device.kind != "cpu" else ():  # a CPU lacks the same ones
+        if precision not in UNPROVED:
+            reasons.setdefault(why, []).append(precision)
+    advice = "cases in these precisions are skipped and listed"
+    texts = [f"{device.device} does not support {', '.join(names)}: {why}" for why, names in reasons.items()]
+    return checks + [Check("note", text, advice) for text in texts]
 
 
 def _without_old_cards(devices: Sequence[Device]) -> str:

@@ -1,5 +1,6 @@
 """Forecasts how long a run takes, before its first trial and after each one. rounds.py calls it."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -72,9 +73,8 @@ class Forecast:
             slow = any(options.mode == "sampled" or case.precision.startswith("fp16") for case in on_cpu)
             hours = "Large models, and all models in fp16, may take hours on a CPU. A forecast follows the first trial."
             note = hours if slow else "Slow models may take longer."
-            count += f", {'at least' if slow else 'about'} {duration(round(least))}"
-            count += f" to {duration(round(most))}" * (most > least and bool(options.budget_seconds or not slow))
-            end = f"ends {'after' if slow else 'about'} {moment(last, now)}"
+            count += f", about {duration(round(least))}{f' to {duration(round(most))}' * (most > least)}"
+            end = f"ends about {moment(last, now)}"
             self.end = None if options.until else time.monotonic() + most
         lines = ["; ".join(filter(None, [count, data, end])), note + stop] if running else []
         for reason, number in Counter(trial.case.refusal for trial in left if trial.case.refusal).items():
@@ -102,12 +102,13 @@ class Forecast:
         return f"about {duration(round(left))} left; ends about {moment(now + timedelta(seconds=left), now)}"
 
     def _typical_seconds(self, cases: Sequence[Case], searches: int) -> float:
-        """Return the typical seconds of these trials, with starting up, searches and warming."""
+        """Return the typical seconds of these trials, with start-up, searches and warming; none is over the limit."""
         on_cpu, on_card = TRIAL_SECONDS[self._options.mode]
         cards = sum(case.device != "cpu" for case in cases)
         seconds = cards * on_card + (len(cases) - cards) * on_cpu * self._slowdown
         warming = WARMING_SECONDS if cards and self._options.mode != "quick" else 0.0  # a quick run warms no card
-        return START_SECONDS + seconds + searches * self._search_seconds + warming
+        longest = len(cases) * (self._options.limit_seconds(self._options.mode) or math.inf)
+        return min(START_SECONDS + seconds + warming, longest) + searches * self._search_seconds
 
 
 def _keys(case: Case) -> tuple[str, str, str]:
