@@ -25,6 +25,12 @@ def did_you_mean(wrong: str, choices: Iterable[str]) -> str:
     return f"; did you mean {names[nearest[0]]}?" if nearest else ""
 
 
+def names_there(wrong: str, choices: Iterable[str]) -> str:
+    """Return `there is NAME`, or `there are NAMES; did you mean NAME?` for a name that is none of the choices."""
+    names = list(choices)
+    return f"there is {names[0]}" if len(names) == 1 else f"there are {', '.join(names)}{did_you_mean(wrong, names)}"
+
+
 @contextmanager
 def writing(name: str, path: Path) -> Iterator[None]:
     """Create the folder of a file that the block writes; an OSError becomes a UserError that begins with `name`."""

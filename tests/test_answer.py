@@ -14,6 +14,7 @@ from gpubench.errors import UserError
 from gpubench.rows import write as records
 from gpubench.rows.row import COLUMNS, to_cells
 from gpubench.studies.answer import _named, answer, only
+from gpubench.studies.words import read_of
 
 SLOW = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
 FAST = [seconds / 2 for seconds in SLOW]
@@ -76,8 +77,8 @@ def test_files_failures_and_what_cannot_be_read_are_counted(tmp_path):
     (tmp_path / "f" / "1.csv").write_text("nonsense\n")
     (tmp_path / "f" / "notes.txt").write_text("nonsense\n")
     said = answer([tmp_path / "f"])
-    assert (said.files, said.rows, said.failed, len(said.problems)) == (2, 9, 1, 1)
-    assert answer([tmp_path / "f", tmp_path / "f" / "0.csv"]).files == 3
+    assert (said.files, said.unread, said.rows, said.failed, len(said.problems)) == (1, 1, 9, 1, 1)
+    assert read_of(said)[1] == "1 file not read."
     assert "p < 0.05 after Holm's correction" in said.rule
 
 

@@ -182,7 +182,7 @@ def test_baseline_and_by(tmp_path):
     groups = rows(FAST), rows(SLOW, **OTHER)
     c = only(result_of(tmp_path, *groups, by="card", baseline="1080"))
     assert c.verdict == "faster"
-    with pytest.raises(UserError, match="--baseline H100: there is GTX 1080 Ti, RTX 2080 Ti"):
+    with pytest.raises(UserError, match="--baseline H100: there are GTX 1080 Ti, RTX 2080 Ti"):
         result_of(tmp_path, *groups, by="card", baseline="H100")
     with pytest.raises(UserError, match="no such column"):
         result_of(tmp_path, *groups, by="colour")

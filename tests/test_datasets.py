@@ -139,8 +139,8 @@ def test_what_cannot_be_fetched_names_the_ways_out(monkeypatch, root):
     monkeypatch.setitem(datasets.DATASETS, "cifar100", gone)
     with pytest.raises(UserError, match=r"could not download cifar100 .*--data DIR.*--synthetic"):
         datasets.fetch("cifar100")
-    with pytest.raises(UserError, match="there are cifar10, cifar100, wikitext-2"):
-        datasets.fetch("mnist")
+    with pytest.raises(UserError, match=r"there are cifar10, cifar100, wikitext-2.*did you mean cifar100\?"):
+        datasets.fetch("cifar-100")
     with pytest.raises(UserError, match="dataset mnist: there are"):
         datasets.locate(["mnist"], root)
 

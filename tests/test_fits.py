@@ -129,8 +129,8 @@ def test_the_command_judges_a_card_and_a_size(fits):
         (["gpt2-6m", "--card", "RTX 9999"], "no card of our data"),
         (["gpt2-6m", "--card", "RTX 4060 Ti"], "RTX 4060 Ti"),
         (["gpt2-6m", "--card", "L4", "--memory-limit", "8GiB"], "give one of them"),
-        (["gpt2-6m", "--precision", "fp8"], "--precision fp8: give"),
-        (["gpt2-6m", "--method", "lora"], "--set method"),
+        (["gpt2-6m", "--precision", "fp61"], "did you mean fp16?"),
+        (["gpt2-6m", "--method", "lora"], "--method lora: suite gpt has no methods"),
         (["gpt2-6m", "--set", "width=10"], "not a multiple"),
     ],
 )

@@ -48,7 +48,7 @@ def test_a_baseline_is_named_by_all_or_an_unmistakable_part(wish, found):
     ("wish", "axes", "words"),
     [
         ("00", ["card", "precision"], "--baseline 00: it could be A100, B200"),
-        ("H100", ["card", "precision"], "--baseline H100: there is A100, B200$"),
+        ("H100", ["card", "precision"], "--baseline H100: there are A100, B200, fp32$"),
         ("H100", ["precision"], "--baseline H100: there is fp32$"),
     ],
 )

@@ -142,7 +142,7 @@ def test_a_ratio_is_printed_once_both_precisions_have_an_ok_trial(tmp_path):
 def test_batches_and_limits_that_cannot_be_are_refused(tmp_path):
     for batch in ("0", "-8", "many", "1.5"):
         with pytest.raises(UserError, match="give max, fastest or a number above 0"):
-            demo_cases(tmp_path, batch=batch)
+            recipes_of(Options(batch=batch), [])  # before a suite's data is looked for
     suites = [loaded(tmp_path, train_samples=lambda params: 10 * params["epochs"])]
     with pytest.raises(UserError, match="30"):
         plan(suites, Options(batch="31"), [GPU])

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gpubench.analysis import matching, verdicts
+from gpubench.analysis import matching, metrics, verdicts
 from gpubench.analysis.groups import (
     CONFLICT,
     UNREAD,
@@ -150,6 +150,8 @@ def _with_rates(frame: pd.DataFrame) -> pd.DataFrame:
 def compare_rows(loaded: Loaded, question: Question) -> Compared:
     """Return the results for the rows that a question selects. Raises UserError, also if `where` selects none."""
     metric = metric_named(question.metric)
+    if isinstance(question.prices, Path):
+        metrics.read_prices(question.prices)  # also for a metric without prices, a wrong file is an error
     axes = _axes(question.by, loaded.frame["params"])
     follows = {column for axis in axes for column in matching.FOLLOWS.get(axis, ())} if question.by else set()
     left_out: list[str] = []

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from gpubench.analysis import stats
 from gpubench.analysis.groups import Group, text_of, texts_of
-from gpubench.errors import UserError
+from gpubench.errors import UserError, names_there
 from gpubench.rows.alike import KEY, LINK, SOFTWARE, SPECIMEN, STACK, STACK_PARAMS, TURNS
 from gpubench.rows.params import params_of, params_without
 from gpubench.rows.row import COLUMNS
@@ -60,9 +60,11 @@ def named_baseline(name: str, axes: Sequence[str], groups: Sequence[Group]) -> t
     texts = values_named(name, (text for _, text in values))
     matched = [pair for pair in values if pair[1] in texts]
     if len(matched) != 1:
-        names = sorted({value for axis, value in matched or values if matched or axis == axes[0]})
-        what = "it could be" if matched else "there is"
-        raise UserError(f"--baseline {name}: {what} {', '.join(names) or 'nothing to compare'}")
+        names = sorted({value for _, value in matched or values} or {"nothing to compare"})
+        there = (
+            f"it could be {', '.join(names)}" if matched else names_there("", names)
+        )  # not the nearest: H100 is no A100
+        raise UserError(f"--baseline {name}: {there}")
     return matched[0]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpubench.cli.options import Settings, check_choice, examples, parse_settings, parse_size
-from gpubench.errors import UserError, did_you_mean
+from gpubench.errors import UserError, names_there
 from gpubench.printed import say
 from gpubench.show.wrap import line_width, wrapped
 
@@ -86,8 +86,9 @@ def fitting_case(model: str, settings: Mapping[str, str], precision: str, batch:
     loaded_suites = [files.find(name) for name in ([path] if path else files.built_in_names())]
     suites = {name: loaded for loaded in loaded_suites if loaded.suite.fits for name in loaded.suite.models}
     if model not in suites:
-        there = ", ".join(suites) or "none in this suite"
-        raise UserError(f"fits {model}: no such model; there are {there}{did_you_mean(model, suites)}")
+        raise UserError(f"fits {model}: no such model; {names_there(model, suites or ['none in this suite'])}")
+    if "method" in settings and "method" not in suites[model].suite.params:
+        raise UserError(f"--method {settings['method']}: suite {suites[model].name} has no methods; leave it out")
     known = [name for name, kind in PRECISIONS.items() if kind.weights == FLOAT32 and not kind.linears]
     check_choice("--precision", precision, known)
     options = Options(models=(model,), precision=precision, batch=str(batch), mode="full", settings=settings)

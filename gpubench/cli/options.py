@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gpubench.errors import UserError
+from gpubench.errors import UserError, did_you_mean
 
 FLAG = ""
 """The metavar of an option without a value; typer would show a type."""
@@ -75,7 +75,8 @@ def examples(*lines: str) -> str:
 def check_choice(option: str, text: str, choices: Sequence[str]) -> None:
     """Raise UserError if `text` is not one of the choices."""
     if text not in choices:
-        raise UserError(f"{option} {text}: give {', '.join(choices[:-1])} or {choices[-1]}")
+        known = f"{', '.join(choices[:-1])} or {choices[-1]}"
+        raise UserError(f"{option} {text}: give {known}{did_you_mean(text, choices)}")
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ import platformdirs
 from filelock import FileLock
 
 from gpubench.data import corpus, images
-from gpubench.errors import UserError
+from gpubench.errors import UserError, names_there
 
 if TYPE_CHECKING:
     import numpy as np
@@ -290,7 +290,7 @@ def fetch(name: str) -> Path:
             " use --data DIR with a tree train/CLASS/*.jpg and val/CLASS/*.jpg, or --synthetic"
         )
     if name not in names():
-        raise UserError(f"data fetch {name}: there are {', '.join(names())}")
+        raise UserError(f"data fetch {name}: {names_there(name, names())}")
     root = cache_folder()
     try:
         root.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-from gpubench.errors import UserError, did_you_mean
+from gpubench.errors import UserError, names_there
 from gpubench.hardware.environment import Device
 from gpubench.runner.options import Options
 from gpubench.suite.files import LoadedSuite
@@ -35,7 +35,9 @@ class ModelRecipe:
 
 def recipes_of(options: Options, suites: Sequence[LoadedSuite]) -> list[ModelRecipe]:
     """Return the chosen models, in the order of the suites; raises UserError for an unknown name or value."""
-    recipes = []
+    batch, recipes = options.batch or "max", []
+    if batch not in {"max", "fastest"} and not (batch.isdecimal() and int(batch)):
+        raise UserError(f"--batch {batch}: give max, fastest or a number above 0")
     for suite in suites:
         settings = settings_for(suite, options.settings, suites)
         suite.resolve_params(settings)  # an unknown name is an error even if no model is chosen
@@ -51,8 +53,7 @@ def choose_models(suite: LoadedSuite, names: Sequence[str], suites: Sequence[Loa
     models = dict.fromkeys(model for loaded in suites for model in loaded.suite.models)
     for name in names:
         if name not in models:
-            there = f"there are {', '.join(models)}{did_you_mean(name, models)}"
-            raise UserError(f"--models {name}: no such model; {there}")
+            raise UserError(f"--models {name}: no such model; {names_there(name, models)}")
     chosen = names or suite.suite.default_models or suite.suite.models
     return [model for model in suite.suite.models if model in chosen]
 
@@ -138,8 +139,9 @@ def choose_precisions(option: str, device: Device) -> list[str]:
         elif name in PRECISIONS or name in UNPROVED:
             names.append(name)
         else:
-            known = ", ".join([*PRECISIONS, *UNPROVED, "both", "mixed", "all"])
-            raise UserError(f"--precision {name}: no such precision; there are {known}")
+            known = [*PRECISIONS, *UNPROVED, "both", "mixed", "all"]
+            wish = {"half": "mixed", "amp": "mixed"}.get(name, name)
+            raise UserError(f"--precision {name}: no such precision; {names_there(wish, known)}")
     return list(dict.fromkeys(names))
 
 
@@ -163,8 +165,6 @@ def choose_batch(suite: LoadedSuite, options: Options, device: Device, case: Cas
             what = "a CPU" if device.kind == "cpu" else device.card
             raise UserError(f"--batch max on {what} would fill the host's memory; give --memory-limit, such as 2GiB")
         return batch, None
-    if not batch.isdecimal() or int(batch) == 0:
-        raise UserError(f"--batch {batch}: give max, fastest or a number above 0")
     samples = suite.samples(case.params)
     if samples and int(batch) * case.processes > samples:
         many = f" for {case.processes} processes" * (case.processes > 1)

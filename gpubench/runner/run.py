@@ -204,7 +204,7 @@ class TrialRunner:
         path, lost = self._session.path, not isinstance(stop, KeyboardInterrupt)
         rest = self.rounds.unfinished()
         option = "" if path == self._session.options.out else f" with --out {quote(str(path))}"
-        done = f"{self.rounds.tally()} are in {path}; the same command{option} resumes"
+        done = f"{self.rounds.tally()} finished, in {path}; the same command{option} resumes"
         status: Status = "failed" if isinstance(stop, NodeLost) else "interrupted"
         why, now = Measurement(status, str(stop) or STOPPED), _now()
         file.append([self._row_of(trial, why, now) for trial in rest])

@@ -116,10 +116,8 @@ def print_plan(cases: Sequence[Case], options: Options, path: Path, outlook: Seq
     for heading in ("suite", "model", "precision", "batch", "device", "data", "note"):
         table.add_column(heading)
     for case in cases:
-        batch = str(case.batch_size or case.batch_policy)
-        table.add_row(
-            case.suite, case.model, case.precision, batch, case.device, case.data, "cannot run" * bool(case.refusal)
-        )
+        batch, note = str(case.batch_size or case.batch_policy), "cannot run" * bool(case.refusal)
+        table.add_row(case.suite, case.model, case.precision, batch, case.device, case.data, note)
     Screen().print(table)
     models: dict[tuple[str, str], dict[str, None]] = {}
     for case in cases:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpubench.analysis.compare import Compared, Question, compare_rows, load_rows
 from gpubench.analysis.groups import short
-from gpubench.errors import UserError, did_you_mean
+from gpubench.errors import UserError, names_there
 from gpubench.interval import median_interval
 from gpubench.rows.params import params_of
 from gpubench.rows.read import Loaded
@@ -64,7 +64,8 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
         metric=compared.metric.name,
         unit=compared.metric.unit,
         rule=RULE_FOR_ACCURACY if compared.metric.by_loss else RULE,
-        files=files,
+        files=len(loaded.sources) if files else 0,
+        unread=max(files - len(loaded.sources), 0),
         rows=len(rows),
         about=len(rows),
         failed=compared.failed,
@@ -239,7 +240,7 @@ def only(answer: Answer, wish: str) -> Answer:
         places = [(table, at) for table in tables for at, column in enumerate(table.columns) if column.name == "card"]
         cards = {str(line[at]) for table, at in places for line in table.lines}
         there = [*sorted(suites), *sorted(studies - suites), *sorted(cards)]
-        raise UserError(f"--only {wish}: there are {', '.join(there)}{did_you_mean(wish, there)}")
+        raise UserError(f"--only {wish}: {names_there(wish, there)}")
     results = in_order([result for section in chosen for result in section.results])
     head = headline(results) if results else "Nothing here can be compared."
     left_out = tuple(line for line in answer.left_out if wanted in line.lower())

@@ -295,6 +295,8 @@ class Answer:
     rule: str = ""
     """Conditions for a verdict, in words."""
     files: int = 0
+    unread: int = 0
+    """Number of given files that could not be read."""
     rows: int = 0
     about: int = 0
     """Number of rows that this answer covers."""

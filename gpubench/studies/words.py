@@ -389,6 +389,7 @@ def read_of(answer: Answer) -> list[str]:
     if answer.about < answer.rows:
         return [f"{answer.about:,} of {rows}{f' in {files}' if answer.files else ''}."]
     sentences = [f"{files}, {rows}." if answer.files else f"{rows}."]
+    sentences += [f"{answer.unread} file{'s' * (answer.unread > 1)} not read."] * bool(answer.unread)
     sentences += [f"{answer.stopped:,} trial{'s' * (answer.stopped > 1)} not finished."] if answer.stopped else []
     what = "a usable time" if answer.metric == "seconds" else f"a figure for {answer.metric}"
     sentences += [f"{answer.failed - answer.stopped:,} without {what}."] * (answer.failed > answer.stopped)
