@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gpubench.errors import UserError, did_you_mean
+from gpubench.errors import UserError, names_there
 
 FLAG = ""
 """The metavar of an option without a value; typer would show a type."""
@@ -75,8 +75,7 @@ def examples(*lines: str) -> str:
 def check_choice(option: str, text: str, choices: Sequence[str]) -> None:
     """Raise UserError if `text` is not one of the choices."""
     if text not in choices:
-        known = f"{', '.join(choices[:-1])} or {choices[-1]}"
-        raise UserError(f"{option} {text}: give {known}{did_you_mean(text, choices)}")
+        raise UserError(f"{option} {text}: {names_there(text, choices)}")
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, str]:

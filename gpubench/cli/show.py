@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpubench.cli.options import FLAG, Settings, examples, parse_settings
-from gpubench.errors import UserError, did_you_mean
+from gpubench.errors import UserError, names_there
 from gpubench.printed import say
 
 if TYPE_CHECKING:
@@ -55,9 +55,7 @@ def network_of(suite: str, model: str, settings: Mapping[str, str], processes: i
     models = loaded.suite.models
     model = model or (loaded.suite.default_models or models)[0]
     if model not in models:
-        raise UserError(
-            f"{model}: suite {loaded.name} has no such model; it has {', '.join(models)}{did_you_mean(model, models)}"
-        )
+        raise UserError(f"{model}: suite {loaded.name} has no such model; {names_there(model, models)}")
     if loaded.suite.blueprint is None:
         raise UserError(f"suite {loaded.name} has no `blueprint`, which describes its networks: {files.DOCS}")
     say("building the network, which may take half a minute", err=True)

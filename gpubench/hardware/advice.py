@@ -133,14 +133,9 @@ def _check_device(device: Device, facts: TorchFacts, devices: Sequence[Device]) 
         if problem == facts.get("cudnn_refusal"):
             advice = _without_old_cards(devices)
         return [Check("fix", f"{name}: torch cannot compute on it ({problem})", advice)]
-    checks = [Check("ok", f"{name}; precisions {', '.join(device.precisions)}")]
-    reasons: dict[str, list[str]] = {}
-    for precision, why in device.unsupported.items() if device.kind != "cpu" else ():  # a CPU lacks the same ones
-        if precision not in UNPROVED:
-            reasons.setdefault(why, []).append(precision)
-    advice = "cases in these precisions are skipped and listed"
-    texts = [f"{device.device} does not support {', '.join(names)}: {why}" for why, names in reasons.items()]
-    return checks + [Check("note", text, advice) for text in texts]
+    reasons = dict.fromkeys(why for name, why in device.unsupported.items() if name not in UNPROVED)
+    lacks = f" (no others: {'; '.join(reasons)})" if reasons else ""
+    return [Check("ok", f"{name}; precisions {', '.join(device.precisions)}{lacks}")]
 
 
 def _without_old_cards(devices: Sequence[Device]) -> str:

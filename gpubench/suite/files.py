@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-from gpubench.errors import UserError, did_you_mean
+from gpubench.errors import UserError, names_there
 from gpubench.suite import timed_code
 from gpubench.suite.suite import COMMON_PARAMS, STUDIES, Param, ParamValue, Suite
 
@@ -47,10 +47,8 @@ class LoadedSuite:
         declared = {**self.suite.params, **COMMON_PARAMS}
         for name in settings:
             if name not in declared:
-                raise UserError(
-                    f"--set {name}: suite {self.name} has no such parameter; it has"
-                    f" {', '.join(sorted(declared))}{did_you_mean(name, declared)}"
-                )
+                there = names_there(name, sorted(declared))
+                raise UserError(f"--set {name}: suite {self.name} has no such parameter; {there}")
         values = {
             name: param.read(str(param.default)) if param.read else param.default for name, param in declared.items()
         }
@@ -86,10 +84,8 @@ def find(name: str) -> LoadedSuite:
         return load(paths[name])
     path = Path(name).parent if Path(name).name == "__init__.py" else Path(name)
     if path.suffix != ".py" and not path.is_dir():
-        raise UserError(
-            f"{name}: no such suite; there are {', '.join(sorted(paths))},"
-            f" or give the path of a suite: a file that ends in .py, or a folder{did_you_mean(name, paths)}"
-        )
+        there = names_there(name, sorted(paths))
+        raise UserError(f"{name}: no such suite, nor the path of one (a file that ends in .py, or a folder); {there}")
     if not path.exists():
         raise UserError(f"{name}: no such file")
     return load(path.resolve())
