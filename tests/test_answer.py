@@ -18,6 +18,7 @@ from gpubench.studies.words import read_of
 
 SLOW = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
 FAST = [seconds / 2 for seconds in SLOW]
+NAMES = ("card", "precision", "model", "session", "status", "seconds")
 TI = {"card": "NVIDIA GeForce GTX 1080 Ti", "device_hash": "bbbb"}
 COUNTED = {
     "flops_per_sample": 1e9, "bytes_per_sample": 1e7, "samples_per_second": 1000.0, "measured_peak_flops": 1e13,
@@ -36,14 +37,12 @@ def answered(tmp_path, *groups, **options):
 def carried(said, cases):
     """(card, precision, model, session, status, seconds) of the rows behind `cases`, with how often each is there."""
     lines = csv.DictReader(said.table(cases).decode().splitlines())
-    names = ("card", "precision", "model", "session", "status", "seconds")
-    return Counter(tuple(line[name] for name in names) for line in lines)
+    return Counter(tuple(line[name] for name in NAMES) for line in lines)
 
 
 def of(given):
     texts = (dict(zip(COLUMNS, to_cells(each), strict=True)) for each in given)
-    names = ("card", "precision", "model", "session", "status", "seconds")
-    return Counter(tuple(text[name] for name in names) for text in texts)
+    return Counter(tuple(text[name] for name in NAMES) for text in texts)
 
 
 def test_the_rows_behind_results_and_sections(tmp_path):

@@ -50,7 +50,7 @@ def test_cards_need_no_quotes():
         ("A100 40GB", r"there are A100-PCIE-40GB and A100-SXM4-40GB"),
         ("A100", r"there are .*A100-SXM4-40GB and A100-SXM4-80GB"),
         ("RTX 4095", r"did you mean RTX 4090\?"),
-        ("", "^give the name of a card"),
+        ("", "^no name: no card of our data"),
     ],
 )
 def test_part_of_a_name_does_not_match_another_card(wish, named):

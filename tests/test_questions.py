@@ -35,14 +35,14 @@ def prices(tmp_path):
     return file
 
 
-def test_prices(prices, tmp_path):
+def test_prices(path, prices, tmp_path):
     assert read_prices(prices) == {"RTX 2080 Ti": 0.36, "1080 Ti": pytest.approx(0.1)}
     (tmp_path / "short.toml").write_text('"RTX 2080 Ti" = 0.36')
     assert read_prices(tmp_path / "short.toml") == {"RTX 2080 Ti": 0.36}
     for wrong in ('["x"]\nhourly = 0', '["x"]\nprice = 1', 'x = "1 dollar"', '["x"]\nprice = 1\nyears = 0', "nonsense"):
         (tmp_path / "wrong.toml").write_text(wrong)
         with pytest.raises(UserError, match="--price"):
-            read_prices(tmp_path / "wrong.toml")
+            compare([path], Question(prices=tmp_path / "wrong.toml"))
 
 
 def table_of(said, name):

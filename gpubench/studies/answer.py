@@ -93,8 +93,7 @@ def _first_rate(compared: Compared) -> str:
     basis = [suite, words.runs((len(rates), 0)), f"95%: {' to '.join(map(rate_text, ends))}" if ends else ""]
     basis += words.marked(Counter(" ".join(trials["marks"]).split()), len(rates), "runs ")
     more = sum(len(workload.cases) for workload in compared.workloads) - 1
-    others = f"{more} more case{'s' * (more > 1)}. " if more > 0 else ""
-    return f"{claim} ({', '.join(filter(None, basis))}). {others}"
+    return f"{claim} ({', '.join(filter(None, basis))}). " + f"{more} more case{'s' * (more > 1)}. " * (more > 0)
 
 
 def in_units(answer: Answer) -> Answer:

@@ -64,12 +64,9 @@ def find_card(text: str, cards: Sequence[str]) -> str:
         return alike[0]
     squashed = _letters_and_digits(wanted)
     alike = sorted(alike or [card for name, card in names.items() if len(squashed) > 1 and squashed in name])
-    if len(alike) == 1:  # another card of the series: RX 6800 is not RX 6800 XT
-        raise UnknownCardError(f"{text}: no card of our data; did you mean {alike[0]}? (gpubench cards --all)")
-    if not wanted:
-        raise UnknownCardError("give the name of a card, such as RTX 4090 (gpubench cards --all)")
-    if not alike:
-        raise UnknownCardError(f"{text}: no card of our data{did_you_mean(text, cards)} (gpubench cards --all)")
+    if len(alike) < 2:  # one: another card of the series, as RX 6800 is not RX 6800 XT
+        near = f"; did you mean {alike[0]}?" if alike else did_you_mean(text, cards)
+        raise UnknownCardError(f"{text or 'no name'}: no card of our data{near} (gpubench cards --all)")
     named = listed(alike, most=5)
     raise UnknownCardError(f"{text}: give more of the name; there are {named} (gpubench cards --all)")
 
