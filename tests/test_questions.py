@@ -1,6 +1,7 @@
 """Other figures than seconds, prices, filters, and the forms a table can take."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from facts import lacking
@@ -192,6 +193,27 @@ def test_time_to_goal_counts_the_runs_that_missed_it_and_has_no_verdict_with_the
     (undecided,) = to_goal(tmp_path / "some.csv", ours, slower).comparisons
     assert undecided.verdict == "not judged"
     assert any("83% and 100% of the runs reached the goal" in note for note in undecided.notes)
+    slower[0] = lost_row(reason="crashed", params="goal=0.94", precision="bf16")
+    crashed = to_goal(tmp_path / "crashed.csv", ours, slower).comparisons[0].subject
+    assert (crashed.row["success"], crashed.lost_note) == (1, "1 of 6 trials have no time")
+
+
+def lost_row(**changes):
+    """A trial that ended without a figure."""
+    lost = {"seconds": None, "samples_per_second": None, "measured": "", "threads": None, "status": "failed"}
+    return row(**{"params": "epochs=1 goal=0.94", **lost, **changes})
+
+
+@pytest.mark.parametrize("cut", [{"reason": "diverged: the loss is nan"}, {"status": "timed_out"}])
+def test_trainings_that_diverged_or_were_stopped_missed_the_goal_and_leave_accuracy_without_verdict(tmp_path, cut):
+    kept, lost = accurate(FULL, params="epochs=1 goal=0.94"), lost_row(trial=9, precision="fp16", **cut)
+    given = [*kept, *(replace(each, precision="fp16") for each in kept), lost]
+    (comparison,) = to_goal(tmp_path / "rows.csv", given).comparisons
+    assert (comparison.verdict, comparison.ratio.value) == ("not judged", pytest.approx(7 / 6))
+    for metric in ("accuracy", "loss"):
+        records.append(tmp_path / f"{metric}.csv", [replace(each, loss=1.0) for each in given])
+        (comparison,) = compare([tmp_path / f"{metric}.csv"], Question(metric=metric)).comparisons
+        assert (comparison.verdict, comparison.subject.trials) == ("incomplete", 6)
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,9 @@ MARKS = ("shared", "throttled", "clock_fell", "unsteady", "resumed")
 CONFLICT = "conflict"
 """Status of rows of one trial that contradict each other; only in memory, never in files."""
 
+DIVERGED = "diverged"
+"""First word of the `reason` of a training that diverged; such trials are counted under it in `Group.lost`."""
+
 UNREAD = ("laps", "precision_proof", "row_digest")
 """Columns that comparisons do not use. They are not read, to save memory."""
 
@@ -290,12 +293,23 @@ def marks_in(rows: pd.DataFrame) -> Counter[str]:
     return Counter(mark for text in rows["marks"] for mark in shown(str(text)).split())
 
 
+def cut_short(frame: pd.DataFrame) -> "pd.Series[bool]":
+    """Return which rows are trainings that diverged or reached the time limit."""
+    return frame["status"].isin(["timed_out"]) | has_diverged(frame)
+
+
+def has_diverged(frame: pd.DataFrame) -> "pd.Series[bool]":
+    """Return which rows are trainings that diverged."""
+    return frame["status"].isin(["failed"]) & frame["reason"].str.startswith(DIVERGED)
+
+
 def _lost(frame: pd.DataFrame, ok: "pd.Series[bool]") -> dict[int, Counter[str]]:
     """Return for each identity of an ok row how many trials of its case have no time, by status."""
     numbers = frame["case"]
     without = ~ok & frame["status"].isin(["timed_out", "failed", "out_of_memory", CONFLICT])
+    statuses = frame["status"].mask(has_diverged(frame), DIVERGED)
     counts: dict[int, Counter[str]] = defaultdict(Counter)
-    for number, status in zip(numbers[without], frame.loc[without, "status"], strict=True):
+    for number, status in zip(numbers[without], statuses[without], strict=True):
         counts[number][status] += 1
     identities = frame.loc[ok, ["identity"]].assign(number=numbers[ok]).drop_duplicates()
     return {identity: counts[number] for identity, number in identities.itertuples(index=False) if number in counts}

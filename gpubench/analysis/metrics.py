@@ -11,11 +11,11 @@ from typing import Any
 
 import pandas as pd
 
-from gpubench.analysis.groups import CPU, short
+from gpubench.analysis.groups import CPU, cut_short, numbered, short
 from gpubench.analysis.matching import values_named
 from gpubench.analysis.stats import Ratio
 from gpubench.errors import UserError, did_you_mean
-from gpubench.rows.alike import GROUP
+from gpubench.rows.alike import TRIAL
 from gpubench.rows.read import stored
 from gpubench.rows.row import COLUMNS, FLAGS, NUMBERS
 from gpubench.rows.table import BROKEN, PLAUSIBLE
@@ -172,13 +172,14 @@ def goals_of(frame: pd.DataFrame) -> "pd.Series[float]":
 
 
 def success_of(frame: pd.DataFrame) -> "pd.Series[float]":
-    """Return the share of each row's trainings that reached the goal; NaN without a goal or a finished training.
+    """Return the share of each row's trainings that reached the goal; NaN without a goal, and for other failures.
 
-    If an old or published row lacks the `success_rate`, the share follows from its status.
+    If an old or published row lacks the `success_rate`, the share follows from its status. It is 0 if the training
+    diverged or reached the time limit.
     """
     trained = frame["mode"].isin(["full", "published"]) & (frame["data"] != "synthetic")
     from_status = (frame["status"] == "ok").astype(float).where(trained & (goals_of(frame) > 0))
-    return frame["success_rate"].fillna(from_status).where(frame["status"].isin(TRAINED))
+    return frame["success_rate"].fillna(from_status).where(frame["status"].isin(TRAINED) | cut_short(frame))
 
 
 def expected_time(frame: pd.DataFrame) -> pd.DataFrame:
@@ -186,7 +187,8 @@ def expected_time(frame: pd.DataFrame) -> pd.DataFrame:
 
     The quotient is the average time until a training reaches the goal; NaN if none did.
     """
-    by_group = success_of(frame).groupby([frame[column] for column in GROUP], dropna=False, sort=False)
+    # The rows of failed trials lack some columns of GROUP.
+    by_group = success_of(frame).groupby(numbered(frame, [*TRIAL, "batch_size"]))
     share = by_group.transform("mean").where(frame["status"].isin(TRAINED))
     texts = share.map("{:.0%} of the runs reached the goal".format)
     some = (share > 0) & (share < 1)

@@ -167,7 +167,6 @@ def _specimens_note(axis: str, subject: Group, other: Group) -> str:
 
 def judged(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Return the comparisons with verdicts, from p values that are adjusted over all of them."""
-    comparisons = [_with_losses(c) for c in comparisons]
     adjusted = _adjusted(comparisons)
     return [_judge(c, adjusted.get(id(c)), len(adjusted)) for c in comparisons]
 
@@ -178,11 +177,11 @@ def _adjusted(comparisons: Sequence[Comparison]) -> dict[int, float]:
     return dict(zip(map(id, family), stats.holm([c.ratio.p or 0.0 for c in family]), strict=True))
 
 
-def _with_losses(c: Comparison) -> Comparison:
-    """Return the comparison with notes on trials without a time; `incomplete` if some reached the time limit."""
+def with_losses(c: Comparison, fatal: Sequence[str]) -> Comparison:
+    """Return the comparison with notes on trials without a figure; `incomplete` if some have a status in `fatal`."""
     sides = (c.subject_name, c.subject), (c.other_name, c.other)
     notes = [f"{name}: {group.lost_note}" for name, group in sides if group.lost]
-    cut = any(group.lost.get("timed_out") for _, group in sides)
+    cut = any(group.lost.get(status) for _, group in sides for status in fatal)
     return replace(c, verdict=c.verdict or ("incomplete" if cut else ""), notes=(*c.notes, *notes))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from gpubench.analysis.compare import Compared, Workload
-from gpubench.analysis.groups import Group, marks_in, short
+from gpubench.analysis.groups import Group, cut_short, marks_in, short
 from gpubench.rows.alike import STACK
 from gpubench.rows.params import params_of, params_without
 from gpubench.rows.read import stored
@@ -37,6 +37,8 @@ class BatchAccuracy:
     seconds: float
     rate: float
     marks: Counter[str]
+    cut: int
+    """Trials that diverged or reached the time limit."""
     lr: str = ""
     """The learning rate, if it depends on the batch; else empty."""
 
@@ -137,6 +139,7 @@ def _of_accuracy(compared: Compared) -> Iterator[Section]:
     recipes = rows["params"].map(lambda text: params_without(str(text), ["global_batch"]))
     has_batch = batches.map(lambda batch: is_count(batch) and int(batch) > 0).astype(bool)
     rows = rows.assign(params=recipes, global_batch=batches)[has_batch]
+    rows = rows.assign(cut=rows["case"].map(Counter(frame.loc[cut_short(frame), "case"])))
     for suite, of_suite in _with_learning_rates(rows).groupby("suite", sort=False):
         yield _accuracy_section(str(suite), of_suite)
 
@@ -172,7 +175,8 @@ def _batch(rows: pd.DataFrame) -> BatchAccuracy:
     names = ("accuracy", "value", "samples_per_second")
     accuracy, seconds, rate = (float(rows[name].dropna().median()) for name in names)
     batch, lr = int(rows["global_batch"].iloc[0]), str(rows["lr"].iloc[0])
-    return BatchAccuracy(batch, accuracy, len(rows), seconds, rate, marks_in(rows), lr)
+    cut = int(rows.drop_duplicates("case")["cut"].sum())
+    return BatchAccuracy(batch, accuracy, len(rows), seconds, rate, marks_in(rows), cut, lr)
 
 
 def _accuracy_section(suite: str, rows: pd.DataFrame) -> Section:
@@ -187,7 +191,9 @@ def _accuracy_section(suite: str, rows: pd.DataFrame) -> Section:
             Column("seconds", "s", "lower"): size.seconds,
             Column("samples/s", "samples/s", "higher"): size.rate,
             Column("trials", "count"): size.trials,
-            Column("notes", note=True): "; ".join(words.marked(size.marks, size.trials)),
+            Column("notes", note=True): "; ".join(
+                [*words.cut_notes(size.cut, size.trials), *words.marked(size.marks, size.trials)]
+            ),
         }
         for name, sizes in recipes.items()
         for size in sizes
@@ -229,7 +235,14 @@ def _accuracy_result(suite: str, name: str, sizes: list[BatchAccuracy], cases: f
         said=f"Batch {_named(large)} has {change} than batch {_named(small)}",
         origin=suite,
         figure=f"{points:+.1f} pt",
-        caveats=tuple(words.marked(small.marks + large.marks, small.trials + large.trials, "runs ")),
+        caveats=(
+            *(
+                f"batch {size.batch:,}: {text}"
+                for size in (small, large)
+                for text in words.cut_notes(size.cut, size.trials)
+            ),
+            *words.marked(small.marks + large.marks, small.trials + large.trials, "runs "),
+        ),
         cases=cases,
     )
 

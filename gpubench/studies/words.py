@@ -354,6 +354,11 @@ def caveats_of(groups: Sequence[Group]) -> tuple[str, ...]:
     return *marks_of(groups, "runs "), *remarks, *dict.fromkeys(contradicting)
 
 
+def cut_notes(cut: int, trained: int) -> list[str]:
+    """Return the note on the trials that diverged or reached the time limit, beside `trained` others; [] if none."""
+    return [f"{cut} of {cut + trained} trials diverged or reached the time limit"] if cut else []
+
+
 def marked(marks: Mapping[str, int], total: int, what: str = "") -> list[str]:
     """Return how many of `total` have each mark, in words."""
     return [f"{count} of {total} {what}{MARKED.get(mark, mark)}" for mark, count in sorted(marks.items())]
