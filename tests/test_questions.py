@@ -14,6 +14,7 @@ from gpubench.cli.app import app
 from gpubench.errors import UserError
 from gpubench.rows import write as records
 from gpubench.show.formats import rendered
+from gpubench.show.terminal import screen
 from gpubench.studies.answer import answer
 
 FAST = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]
@@ -138,7 +139,7 @@ def test_the_most_accurate_is_the_best_and_the_baseline(tmp_path):
     records.append(path, [*accurate([0.80] * 6), *accurate([0.90] * 6, **OTHER)])
     result = compare([path], Question(metric="accuracy"))
     (comparison,) = result.comparisons
-    assert (comparison.other_name, comparison.ratio.value) == ("GTX 1080 Ti", pytest.approx(0.8 / 0.9))
+    assert (comparison.other_name, comparison.ratio.value) == ("GTX 1080 Ti", pytest.approx(-10))
     said = answer([path], Question(metric="accuracy"))
     assert [(line["card"], line["accuracy"]["value"]) for line in table_of(said, "cases")] == [
         ("GTX 1080 Ti", pytest.approx(0.9)),
@@ -146,9 +147,22 @@ def test_the_most_accurate_is_the_best_and_the_baseline(tmp_path):
     ]
     (ratio,) = table_of(said, "ratios")
     assert (ratio["subject"], ratio["baseline"]) == ("RTX 2080 Ti", "GTX 1080 Ti")
-    assert ratio["ratio"]["value"] == pytest.approx(0.8 / 0.9)
+    assert ratio["points"]["value"] == pytest.approx(-10)
     (result,) = said.results
-    assert lacking(result.said, "RTX 2080 Ti", 0.89, "GTX 1080 Ti", "fp32") == []
+    assert result.said == "RTX 2080 Ti is 10.00 points less accurate than GTX 1080 Ti in fp32"
+
+
+def test_accuracies_have_the_difference_of_means_in_points_and_the_verdict(tmp_path):
+    path = tmp_path / "rows.csv"
+    uneven = [v - 0.09 * (n < 2) for n, v in enumerate(FULL)]
+    same = [accurate(FULL, **changes) for changes in ({}, {"model": "m2"}, {"model": "m2", "precision": "fp16"})]
+    records.append(path, [*accurate(uneven, precision="fp16"), *(each for group in same for each in group)])
+    said = answer([path], Question(metric="accuracy"))
+    shown = " ".join(" ".join(screen(said)).split())
+    assert lacking(shown, "fp16 may be 1.50 points less accurate", "95%: -3.90 to +0.90 points", "88.50/90.00%") == []
+    records.append(path, accurate(uneven, precision="bf16", model="m2"))
+    worse = json.loads(rendered(answer([path], Question(metric="accuracy", where=("model=m2",))), "json"))["results"][1]
+    assert (worse["value"], worse["verdict"], worse["is_points"]) == (pytest.approx(-3), "undecided", True)
 
 
 def test_accuracy_is_no_gate(tmp_path):
@@ -224,16 +238,16 @@ def test_what_never_looked_for_a_goal_reached_none(tmp_path, changes):
         to_goal(tmp_path / "rows.csv", goals(6, 0, **changes))
 
 
-@pytest.mark.parametrize(("metric", "gain"), [("seconds", "speedup"), ("rate", "speedup"), ("accuracy", "ratio")])
-def test_a_gain_is_above_1_where_the_subject_is_better(tmp_path, metric, gain):
-    """The subject has half the seconds, twice the rate and, of accuracy, half."""
+@pytest.mark.parametrize(("metric", "gain"), [("seconds", "speedup"), ("rate", "speedup"), ("accuracy", "points")])
+def test_a_gain_is_above_1_or_0_where_the_subject_is_better(tmp_path, metric, gain):
+    """The subject has half the seconds, twice the rate and 40 points less accuracy."""
     path = tmp_path / "rows.csv"
     figures = {"samples_per_second": 250.0, "accuracy": 0.8}
     records.append(path, [row(trial=n, seconds=v, **figures) for n, v in enumerate(FAST)])
     mixed = {"precision": "fp16", "samples_per_second": 500.0, "accuracy": 0.4}
     records.append(path, [row(trial=n, seconds=v / 2, **mixed) for n, v in enumerate(FAST)])
     said = answer([path], Question(metric=metric))
-    expected = pytest.approx(0.5 if metric == "accuracy" else 2)
+    expected = pytest.approx(-40 if metric == "accuracy" else 2)
     (line,) = table_of(said, "ratios" if metric == "accuracy" else "speedups")
     assert (line["subject"], line["baseline"], line["on"]) == ("fp16", "fp32", "RTX 2080 Ti")
     assert line[gain]["value"] == expected

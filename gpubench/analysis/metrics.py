@@ -44,19 +44,24 @@ class Metric:
     statuses: frozenset[str] = frozenset({"ok"})
     """Statuses of the rows that are compared."""
     by_loss: bool = False
-    """Whether the difference from the best is judged (`accuracies_judged`), not the ratio to the slowest."""
+    """Whether the difference from the best is judged, in points (`accuracies_judged`), not the ratio to the slowest."""
 
     @property
     def gain(self) -> str:
-        """Heading of the column with the factor by which the subject is better."""
+        """Heading of the column with the factor, or the points, by which the subject is better."""
         if self.by_loss:
-            return "ratio"
+            return "points"
         return "speedup" if self.words[0] in {"faster", "sooner"} else f"times {self.words[0]}"
+
+    @property
+    def gain_unit(self) -> str:
+        """Unit of that column, as in `section.Column`."""
+        return "points" if self.by_loss else "ratio"
 
     def gain_of(self, ratio: Ratio) -> Ratio:
         """Return the factor by which the subject is better, from a ratio of compared values (less is better).
 
-        `accuracies_judged` has already inverted its ratios: they are of accuracies (more is better).
+        `accuracies_judged` has already replaced its ratios by differences in points (more is better).
         """
         return ratio if self.by_loss else ratio.inverse
 

@@ -13,7 +13,7 @@ from gpubench.show.terminal import cells_of, legend
 from gpubench.studies.section import Answer, Section, Table, flat
 from gpubench.studies.words import read_of
 
-JSON_VERSION = 2
+JSON_VERSION = 3
 """Version of the JSON: raised when a field is removed or changes its meaning. docs/comparing.md describes it."""
 HIDDEN = {"charts", "cases", "note", "detail", "places"}
 """Fields that are not in the JSON: pictures, ids of cases, and how a terminal shows a column."""

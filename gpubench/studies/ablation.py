@@ -57,7 +57,7 @@ def _line(c: Comparison, metric: Metric) -> dict[Column, Value]:
     is_slow = metric.name == "seconds" and c.verdict != "faster"
     return {
         Column("change"): c.subject_name,
-        Column(metric.gain, "ratio", "higher"): Estimate(gain.value, gain.low, gain.high),
+        Column(metric.gain, metric.gain_unit, "higher"): Estimate(gain.value, gain.low, gain.high),
         Column("verdict"): metric.word_of(c.verdict),
         Column("p", "p"): gain.p,
         Column("peak memory", "bytes", "lower"): known(change.peak_memory_bytes),
@@ -80,14 +80,14 @@ def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
     for c in changes:
         gain, note = metric.gain_of(c.ratio), c.verdict if c.verdict in {"same", "undecided"} else ""
         bar_groups.append(BarGroup(c.subject_name, (Bar(c.subject_name, gain.value, gain.interval, note=note),)))
-    groups = groups_in(changes)
+    groups, even = groups_in(changes), 0 if metric.by_loss else 1
     return Bars(
         words.slug(f"{groups[0].suite} changes {groups[0].label}"),
         faster[0] if faster else f"No change is {metric.words[0]} than {PLAIN} by its verdict",
-        f"{metric.gain.capitalize()} over {PLAIN}, with 95% intervals; above 1 is {metric.words[0]}; {title}",
+        f"{metric.gain.capitalize()} over {PLAIN}, with 95% intervals; above {even} is {metric.words[0]}; {title}",
         tuple(bar_groups),
-        "ratio",
-        reference=1.0,
+        metric.gain_unit,
+        reference=float(even),
         foot=words.chart_foot(groups),
         cases=words.behind(groups),
     )

@@ -8,13 +8,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import fmean
 
 from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared, Workload
 from gpubench.analysis.groups import Group, short, text_of, texts_of
 from gpubench.analysis.matching import TWIN_POLICIES, axis_value, is_ablation
 from gpubench.analysis.metrics import RATE, SECONDS, Metric
-from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, groups_in, out_of_turn, pooled
+from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, accuracy_points, groups_in, out_of_turn, pooled
 from gpubench.rows.params import params_of
 from gpubench.studies import words
 from gpubench.studies.cases import cases_table, estimate, evidence_table, interval_of, policy_text
@@ -135,14 +136,14 @@ def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: boo
         precision = "mixed precision"
     place = words.without_author(place, c.subject.source)
     ratios = [metric.gain_of(comparison.ratio) for comparison in comparisons]
-    value = stats.geometric_mean([ratio.value for ratio in ratios])
-    interval = pooled(comparisons, by_loss=metric.by_loss).inverse.interval
+    mean = metric.gain_of(pooled(comparisons, by_loss=metric.by_loss))
     verdict, sure = _verdict([metric.word_of(comparison.verdict) for comparison in comparisons])
-    groups, ends = groups_in(comparisons), wide_range([ratio.value for ratio in ratios])
+    groups = groups_in(comparisons)
+    ends = None if metric.by_loss else wide_range([ratio.value for ratio in ratios])
     name = "Mixed precision" if kind == "precision" and subject == "mixed" else words.name(subject)
     verb = "train" if kind == "card" and metric.words[0] == "faster" else "be"
     figure = metric.title.replace("samples", words.sample_of(c.subject.suite))
-    claim = words.better(name, words.name(baseline), ends or value, verdict, metric, verb=verb)
+    claim = words.better(name, words.name(baseline), ends or mean.value, verdict, metric, verb=verb)
     claim += f" in {precision}" if precision else ""
     claim += f" on {words.name(place)}" if place else ""
     claim += ", depending on the model" if ends else ""
@@ -152,10 +153,11 @@ def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: boo
         groups,
         kind,
         subject,
-        value,
+        mean.value,
         claim,
         baseline=baseline,
-        interval=interval,
+        interval=mean.interval,
+        is_points=metric.by_loss,
         verdict=verdict,
         sure=sure,
         models=tuple(dict.fromkeys(comparison.subject.model for comparison in comparisons)),
@@ -170,7 +172,7 @@ def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: boo
         differences=tuple(differences_of(comparisons)),
         caveats=(
             *["the same card in two runs: measure again"] * twice,
-            *[f"the mean is {words.gain(value)}"] * bool(ends),
+            *[f"the mean is {words.gain(mean.value)}"] * bool(ends),
             *words.caveats_of(groups),
         ),
         figure=words.range_text(ends) if ends else "",
@@ -226,17 +228,22 @@ def _per_sample(group: Group) -> Group:
 def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
     return Part(
         c.subject.model,
-        metric.shown(c.subject.median),
-        metric.shown(c.other.median),
+        _figure_of(c.subject, metric),
+        _figure_of(c.other, metric),
         ratio.value,
         ratio.interval,
         c.subject.batch_size,
         c.other.batch_size,
         ", ".join(sorted(c.subject.marks)),
         ", ".join(sorted(c.other.marks)),
-        interval_of(c.subject, metric),
-        interval_of(c.other, metric),
+        None if metric.by_loss else interval_of(c.subject, metric),
+        None if metric.by_loss else interval_of(c.other, metric),
     )
+
+
+def _figure_of(group: Group, metric: Metric) -> float:
+    """Return a group's figure beside a ratio, the median, or beside points, the mean."""
+    return fmean(accuracy_points(group)) / 100 if metric.by_loss else metric.shown(group.median)
 
 
 def differences_of(comparisons: Sequence[Comparison]) -> Iterator[str]:
@@ -272,7 +279,7 @@ def _speedup(c: Comparison, metric: Metric, settings: Mapping[str, str]) -> dict
         Column("in"): "" if is_of_precisions else f"{c.subject.precision}{policy}",
         Column("on"): "" if c.axis == "card" else " and ".join(labels),
         **{Column(name): value for name, value in settings.items()},
-        Column(metric.gain, "ratio", "higher"): Estimate(ratio.value, ratio.low, ratio.high),
+        Column(metric.gain, metric.gain_unit, "higher"): Estimate(ratio.value, ratio.low, ratio.high),
         Column("verdict"): metric.word_of(c.verdict),
         Column("p", "p"): ratio.p,
         Column("trials", "count"): c.subject.trials,

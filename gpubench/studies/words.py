@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache
+from statistics import fmean
 from typing import Any
 
 from gpubench.analysis.groups import Group, short, text_of
@@ -49,6 +50,16 @@ def range_text(ends: tuple[float, float]) -> str:
     return f"{gain(ends[0])}-{gain(ends[1])}"
 
 
+def value_of(result: Result) -> str:
+    """Return the figure of a result: its text, or its ratio, or its points with their sign."""
+    return result.figure or (f"{result.value:+.2f}" if result.is_points else gain(result.value))
+
+
+def ends_of(result: Result, between: str = " to ") -> str:
+    """Return the ends of the interval of a result, `1.33 to 1.58`, with their signs if they are points; else empty."""
+    return between.join(f"{end:+.2f}" if result.is_points else gain(end) for end in result.interval or ())
+
+
 def name(text: str, width: int = NAME) -> str:
     """Return a name without control characters; the middle of a long one is cut."""
     return shortened(text, width)
@@ -76,12 +87,18 @@ def listed(names: Iterable[str], most: int = 0, what: str = "more") -> str:
 def better(
     subject: str, baseline: str, value: float | tuple[float, float], verdict: str, metric: Metric, verb: str = "be"
 ) -> str:
-    """Return `A is 1.42 times as fast as B`, or `1.08 to 4.34 times` for two values; `may be` if undecided."""
+    """Return `A is 1.42 times as fast as B`, or `1.08 to 4.34 times` for two values; `may be` if undecided.
+
+    For accuracies the value is a difference: `A is 0.30 points less accurate than B`.
+    """
     does = f"may {verb}" if verdict == "undecided" else {"be": "is"}.get(verb, f"{verb}s")
+    if metric.by_loss and isinstance(value, float) and abs(value) >= 0.005:
+        much = f"{abs(value):.2f} points {'less' if value < 0 else 'more'}"
+        return f"{subject} {does} {much} {POSITIVE[metric.words[0]]} than {baseline}"
     if isinstance(value, tuple):
         much = f"{gain(value[0])} to {times(value[1])}"
     else:
-        much = "about" if gain(value) == gain(1) else times(value)
+        much = "about" if metric.by_loss or gain(value) == gain(1) else times(value)
     return f"{subject} {does} {much} as {POSITIVE[metric.words[0]]} as {baseline}"
 
 
@@ -103,9 +120,8 @@ def basis(result: Result) -> str:
     settings = [text for text in result.settings if not any(d.startswith(f"{text} ") for d in result.differences)]
     words = [result.suite, result.models_beside(result.said), *settings[:2]]
     words.append(runs(result.trials) + ": rough" * (result.verdict == "one run"))
-    if result.interval:
-        words.append(f"95%: {gain(result.interval[0])} to {gain(result.interval[1])}")
-    words.append(why_undecided(result))
+    words += [f"95%: {ends_of(result)}{' points' * result.is_points}"] if result.interval else []
+    words.append(result.verdict if result.is_points and result.decided else why_undecided(result))
     words += [*result.differences, *([PROJECTED] if result.projected else [])]
     texts = [*(name(word, FACT) for word in words if word), *(name(caveat, CAVEAT) for caveat in result.caveats)]
     return ", ".join(texts)
@@ -121,16 +137,16 @@ def why_undecided(result: Result) -> str:
 
 
 def sides_of(result: Result, unit: str) -> str:
-    """Return the figures of the subject and the baseline, such as `28/35 min`: geometric means over the models."""
+    """Return the figures of the subject and the baseline, such as `28/35 min`: means over the models (see `pooled`)."""
     if not result.parts:
         return ""
-    unit = result.unit or unit
-    sides = [geometric_mean([getattr(part, side) for part in result.parts]) for side in ("subject", "baseline")]
+    unit, mean = result.unit or unit, fmean if result.is_points else geometric_mean
+    sides = [mean([getattr(part, side) for part in result.parts]) for side in ("subject", "baseline")]
     if unit == "s":
         seconds, unit = time_unit(max(sides))
         sides = [side / seconds for side in sides]
     if unit == "share":
-        return "/".join(f"{100 * side:.1f}" for side in sides) + "%"
+        return "/".join(f"{100 * side:.2f}" for side in sides) + "%"
     texts = "/".join(f"{side:,.0f}" if side >= 10 else f"{side:.1f}" for side in sides)
     return f"{texts} {unit}" if result.unit or unit in {"days", "h", "min", "s"} else texts
 
