@@ -25,7 +25,18 @@ def wide(**changes):
 
 def test_shared_runs_and_wide_ranges_are_in_the_sentence_on_the_chart_and_on_the_screen(tmp_path):
     (result,) = answered(tmp_path, *wide(measured="projected")).results
-    facts = ("bf16", 1.05, 4.21, "fp32", "RTX 2080 Ti", "2 models", "projected", 2.11, "1 of 4")
+    facts = (
+        "bf16",
+        1.05,
+        4.21,
+        "fp32",
+        "RTX 2080 Ti",
+        "2 models",
+        "projected",
+        2.11,
+        "1 of 4",
+        "shared with other programs: fp32",
+    )
     assert lacking(result.sentence, *facts) == []
     seconds, speedup = result.charts
     assert "1.05 to 4.21 times" in seconds.title
@@ -58,15 +69,36 @@ def test_a_full_run_and_a_sample_that_contradict_each_other_both_say_so(tmp_path
 
 def test_caveats_name_unlike_rows_count_a_baseline_once_and_come_last(tmp_path):
     alike = "as on the page"
-    given = rows([100.0], reason=alike), rows([90.0], reason=f"{alike}; another rate", model="resnet34")
-    mixed = rows([50.0], reason=alike, **MIXED), rows([50.0], reason=alike, model="resnet34", **MIXED)
-    (result,) = answered(tmp_path, *given, *mixed).results
-    assert result.caveats == ("resnet34: another rate",)
+    for source, first in (("a/b", ()), ("", (f"resnet18 and resnet34: {alike}",))):
+        theirs = {"reason": alike, "source": source}
+        given = rows([100.0], **theirs), rows([90.0], **theirs | {"reason": f"{alike}; another rate"}, model="resnet34")
+        mixed = rows([50.0], **theirs, **MIXED), rows([50.0], **theirs, model="resnet34", **MIXED)
+        (result,) = answered(tmp_path, *given, *mixed).results
+        assert result.caveats == (*first, "resnet34: another rate")
+    remarked = [row(trial=n, reason=text) for n, text in enumerate(("", "read 5 files; slow", "slow; read 6 files"))]
+    (result,) = answered(tmp_path, remarked, rows([50.0], **MIXED)).results
+    assert result.caveats == ("resnet18: read 5 files", "resnet18: slow")
     given = [row(precision=precision, marks="unsteady") for precision in ("fp32", "bf16", "fp16")]
     results = answered(tmp_path, given).results
     assert {each.caveats for each in results} == {("2 of 2 runs unsteady",)}
     others = rows([100.0], suite="mine"), rows([90.0], suite="mine", **MIXED)
     assert [each.suite for each in answered(tmp_path, *wide(), *others).results] == ["mine", "resnet"]
+
+
+def test_models_and_trials_without_a_figure_on_one_side_are_caveats(tmp_path):
+    def failed(status, reason="", **changes):
+        return row(seconds=None, measured="", samples_per_second=None, status=status, reason=reason, **changes)
+
+    models = [row(model=model) for model in ("m1", "m2", "m3")]
+    lost = [row(**MIXED), failed("timed_out", trial=1, **MIXED), failed("timed_out", model="m1", **MIXED)]
+    lost += [failed("failed", "diverged: nan", model="m2", **MIXED), failed("out_of_memory", model="m4", **MIXED)]
+    (result,) = answered(tmp_path, [row(), *models, *lost]).results
+    expected = ("m1: timed out with bf16", "m2: diverged with bf16", "resnet18 bf16: 1 of 2 trials have no time")
+    assert result.caveats == expected
+    other = {"card": "NVIDIA A100", "device_hash": "b", "session": "s2"}
+    given = [row(), *models, row(**other), *(failed("timed_out", model=f"m{n}", **other) for n in (1, 2))]
+    (result,) = answered(tmp_path, given).results
+    assert result.caveats == ("m1, m2: timed out on A100",)
 
 
 @pytest.mark.parametrize("version", ["", "nightly", "²", "9" * 5000, "2.x.dev"])

@@ -118,11 +118,12 @@ def test_times_as_people_say_them():
         5.4e6: "62.5 days",
     }
     assert {seconds: duration(seconds) for seconds in expected} == expected
-    sides = {(9.0, 10.0): "9.0/10 s", (1680.0, 2100.0): "28/35 min", (8.64e5, 1.728e6): "10/20 days"}
+    sides = {(9.0, 10.0): "9.00/10 s", (1680.0, 2100.0): "28/35 min", (8.64e5, 1.728e6): "10/20 days",
+             (0.005551, 0.0072): "0.00555/0.00720 s"}  # fmt: skip
     of = {(one, other): result(parts=(Part("m", one, other, other / one),)) for one, other in sides}
     assert {key: words.sides_of(made, "s") for key, made in of.items()} == sides
     assert words.sides_of(of[1680.0, 2100.0], "samples/s") == "1,680/2,100"
-    assert words.sides_of(replace(of[9.0, 10.0], unit="samples/s"), "s") == "9.0/10 samples/s"
+    assert words.sides_of(replace(of[9.0, 10.0], unit="samples/s"), "s") == "9.00/10 samples/s"
 
 
 def test_a_first_look_does_not_join_what_is_compared(cli, tmp_path):

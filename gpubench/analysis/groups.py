@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -72,7 +72,7 @@ class Group:
     accuracy, peak_memory_bytes = Number(), Number()
 
     row: Mapping[str, Any]
-    """The first row of the group, in which outcomes (measured columns) are medians over its trials."""
+    """The first row of the group, with the medians of outcomes (measured columns) and the remarks of all its trials."""
     values: tuple[float, ...]
     """The compared value of each trial: seconds of the whole run, or another metric. Less is better."""
     label: str
@@ -251,6 +251,8 @@ def groups_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[
     first = frame.drop_duplicates("group").set_index("group").sort_index()
     outcomes = [name for name in OUTCOMES if frame[name].notna().any()]
     first[outcomes] = pd.DataFrame({name: trials[name].median() for name in outcomes})  # one by one: less memory
+    remarks = frame[(frame["status"] == "ok") & (frame["reason"] != "")].groupby("group")["reason"].agg(distinct)
+    first.loc[remarks.index, "reason"] = remarks
     first.loc[frame.loc[frame["measured"].isin(["projected"]), "group"].unique(), "measured"] = "projected"
     marks = _marks_of(frame)
     groups = [
@@ -268,6 +270,14 @@ def groups_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[
         )
     ]
     return in_order(groups)
+
+
+def distinct(reasons: Iterable[str]) -> str:
+    """Return the distinct remarks of several rows; of those that differ only in numbers the first."""
+    remarks: dict[str, str] = {}
+    for remark in filter(None, "; ".join(reasons).split("; ")):
+        remarks.setdefault(re.sub(r"[\d.]+", "", remark), remark)
+    return "; ".join(remarks.values())
 
 
 def _by_group(frame: pd.DataFrame, *columns: str) -> list[list[tuple[Any, ...]]]:

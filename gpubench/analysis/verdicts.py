@@ -14,7 +14,7 @@ from gpubench.interval import CONFIDENCE
 
 CODE_AXES = {"gpubench", "commit", "suite_version", "suite_digest"}
 """Axes that compare versions of the code that is timed."""
-OUT_OF_TURN = "the trials of both sides did not take turns: judged as two sessions"
+OUT_OF_TURN = "trials did not take turns: judged as two sessions"
 NON_INFERIOR = 0.5
 """A side whose accuracy is lower by less than this, in percentage points, counts as equally good."""
 MOST_TRIALS = 50

@@ -5,15 +5,15 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import fmean
 
 from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared, Workload
-from gpubench.analysis.groups import Group, short, text_of, texts_of
-from gpubench.analysis.matching import TWIN_POLICIES, axis_value, is_ablation
+from gpubench.analysis.groups import DIVERGED, Group, short, text_of, texts_of
+from gpubench.analysis.matching import TWIN_POLICIES, axis_value, bucket_of, is_ablation
 from gpubench.analysis.metrics import RATE, SECONDS, Metric
 from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, accuracy_points, groups_in, out_of_turn, pooled
 from gpubench.rows.params import params_of
@@ -87,8 +87,7 @@ def without_compared(workload: Workload, compared: Compared) -> list[str]:
         missing = [hole for hole in workload.holes if axis_value(hole, axis) not in there]
         if len(there | {axis_value(hole, axis) for hole in missing}) > 1:
             for hole in missing:
-                why = f"no {compared.metric.title}" if hole.status == "ok" else hole.status.replace("_", " ")
-                lost.setdefault(axis_value(hole, axis), {})[why] = None
+                lost.setdefault(axis_value(hole, axis), {})[_why(hole, compared)] = None
     return [f"{value} has no result ({', '.join(whys)})" for value, whys in lost.items()]
 
 
@@ -103,7 +102,32 @@ def _results(workload: Workload, comparisons: Sequence[Comparison], compared: Co
             key = c.axis, c.subject_name, c.other_name, *_in_common(c), c.subject.batch_policy, *settings
             alike[key].append(c)
     for members in alike.values():
-        yield pair_result(members, compared.metric, mixed=_is_mixed(workload))
+        yield pair_result(members, compared.metric, mixed=_is_mixed(workload), lost=_lost(members, workload, compared))
+
+
+def _lost(comparisons: Sequence[Comparison], workload: Workload, compared: Compared) -> Iterator[str]:
+    """Yield which models have a figure on one side only, as `resnet50, resnet101: timed out on RTX 4090`."""
+    axis = comparisons[0].axis
+
+    def key(group: Group) -> tuple[str, ...]:
+        return bucket_of(replace(group, row={**group.row, "model": "", "basis": ""}), axis)
+
+    sides = [part for group in groups_in(comparisons) for part in group.parts or (group,)]
+    places = {(axis_value(part, axis), key(part)) for part in sides}
+    ran = {(group.model, key(group)) for group in workload.groups}
+    models: dict[str, dict[str, None]] = defaultdict(dict)
+    for hole in workload.holes:
+        where = axis_value(hole, axis)
+        if (where, key(hole)) in places and (hole.model, key(hole)) in ran:
+            models[f"{_why(hole, compared)} {'on' if axis == 'card' else 'with'} {where}"][hole.model] = None
+    yield from (f"{', '.join(names)}: {why}" for why, names in models.items())
+
+
+def _why(hole: Group, compared: Compared) -> str:
+    """Return why a case has no figure."""
+    if hole.status == "ok":
+        return f"no {compared.metric.title}"
+    return DIVERGED if hole.reason.startswith(DIVERGED) else hole.status.replace("_", " ")
 
 
 def _settings_of(c: Comparison, compared: Compared) -> dict[str, str]:
@@ -122,8 +146,13 @@ def _in_common(c: Comparison) -> tuple[str, str, str]:
     )
 
 
-def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: bool = False) -> Result:
-    """Return the result of comparisons that differ only in their model; `mixed`: MASTER is called mixed."""
+def pair_result(
+    comparisons: Sequence[Comparison], metric: Metric, *, mixed: bool = False, lost: Iterable[str] = ()
+) -> Result:
+    """Return the result of comparisons that differ only in their model.
+
+    `mixed`: MASTER is called mixed. `lost`: caveats on models that only one side has.
+    """
     c = comparisons[0]
     place, precision, batch = _in_common(c)
     sides = [texts_of(group, ["device_hash", "power_cap", "memory_limit_bytes"]) for group in (c.subject, c.other)]
@@ -173,7 +202,8 @@ def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: boo
         caveats=(
             *["the same card in two runs: measure again"] * twice,
             *[f"the mean is {words.gain(mean.value)}"] * bool(ends),
-            *words.caveats_of(groups),
+            *lost,
+            *words.caveats_of(groups, [subject, baseline] * len(comparisons)),
         ),
         figure=words.range_text(ends) if ends else "",
         parts=tuple(_part(*pair, metric) for pair in zip(comparisons, ratios, strict=True)),

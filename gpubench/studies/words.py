@@ -147,7 +147,7 @@ def sides_of(result: Result, unit: str) -> str:
         sides = [side / seconds for side in sides]
     if unit == "share":
         return "/".join(f"{100 * side:.2f}" for side in sides) + "%"
-    texts = "/".join(f"{side:,.0f}" if side >= 10 else f"{side:.1f}" for side in sides)
+    texts = "/".join(f"{side:,.0f}" if side >= 9.995 else f"{side:#.3g}" for side in sides)
     return f"{texts} {unit}" if result.unit or unit in {"days", "h", "min", "s"} else texts
 
 
@@ -348,26 +348,32 @@ def notes_of(group: Group) -> str:
     return "; ".join([*notes, group.reason] if group.reason else notes)
 
 
-def marks_of(groups: Iterable[Group], what: str = "") -> list[str]:
-    """Return how many trials have each mark, as `2 of 6 throttled`."""
+def marks_of(groups: Sequence[Group], what: str = "", sides: Sequence[str] = ()) -> list[str]:
+    """Return how many trials have each mark, as `2 of 6 throttled`, with the name of the side if only one has it."""
     unique = list({id(group): group for group in groups}.values())
     marks = sum((Counter(group.marks) for group in unique), Counter[str]())
-    return marked(marks, sum(group.trials for group in unique), what)
+    texts = marked(marks, sum(group.trials for group in unique), what)
+    names = [
+        {side for group, side in zip(groups, sides, strict=False) if mark in group.marks} for mark in sorted(marks)
+    ]
+    return [f"{text}: {name.pop()}" if len(name) == 1 else text for text, name in zip(texts, names, strict=True)]
 
 
-def caveats_of(groups: Sequence[Group]) -> tuple[str, ...]:
-    """Return the caveats of figures that are computed from these groups."""
+def caveats_of(groups: Sequence[Group], sides: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the caveats of figures that are computed from these groups; `sides`: the name of each group's side."""
     reasons = {id(group): (group.model, group.reason.split("; ") if group.reason else []) for group in groups}
-    # A remark that all groups have is no difference between them.
-    shared = set.intersection(*(set(texts) for _, texts in reasons.values()))
+    # A remark on all groups of a publication is about its recipe, and no difference between them.
+    is_published = all(group.source for group in groups)
+    shared = set.intersection(*(set(texts) for _, texts in reasons.values())) if is_published else set()
     models: dict[str, dict[str, None]] = defaultdict(dict)
     for model, texts in reasons.values():
         for text in texts:
             if text not in shared:
                 models[text][model] = None
     remarks = [f"{listed(names)}: {text}" for text, names in models.items()]
-    contradicting = [f"{group.model}: {group.contradicting}" for group in groups if group.contradicting]
-    return *marks_of(groups, "runs "), *remarks, *dict.fromkeys(contradicting)
+    names = sides or [""] * len(groups)
+    lost = [f"{g.model} {name}".strip() + f": {g.lost_note}" for g, name in zip(groups, names, strict=True) if g.lost]
+    return *marks_of(groups, "runs ", sides), *remarks, *dict.fromkeys(lost)
 
 
 def cut_notes(cut: int, trained: int) -> list[str]:
