@@ -101,6 +101,25 @@ def test_models_and_trials_without_a_figure_on_one_side_are_caveats(tmp_path):
     assert result.caveats == ("m1, m2: timed out on A100",)
 
 
+@pytest.mark.parametrize(
+    ("metric", "one", "other", "text"),
+    [
+        ("energy", {"energy_source": "rapl"}, {"energy_source": "counter"}, "energy from rapl / counter"),
+        ("memory", {"device": "cpu"}, {"energy_source": "rapl"}, "memory from the process / torch's allocator"),
+        ("seconds", {"host_reference_seconds": 3.0}, {"host_reference_seconds": 2.0}, "one host is 1.50 times as slow"),
+        ("seconds", {"host_reference_seconds": 3.0}, {"host_reference_seconds": 2.9}, ""),
+        ("seconds", {"energy_source": "rapl"}, {"clocks_policy": "default"}, ""),
+    ],
+)
+def test_figures_of_unlike_origin_and_unlike_hosts_are_differences(tmp_path, metric, one, other, text):
+    halves = {"peak_memory_bytes": 2**29, "joules_per_sample": 0.5, "card": "NVIDIA A100", "device_hash": "b"}
+    doubles = {"peak_memory_bytes": 2**30, "joules_per_sample": 1.0}
+    (result,) = answered(
+        tmp_path, rows([50.0], **halves | one), rows([100.0], **doubles | other), metric=metric
+    ).results
+    assert (", ".join(result.differences)) == text
+
+
 @pytest.mark.parametrize("version", ["", "nightly", "²", "9" * 5000, "2.x.dev"])
 def test_versions_that_are_none_compare_as_texts(tmp_path, version):
     given = rows([100.0], torch="2.15.0+cu132"), rows([90.0], torch=version, session="s2")

@@ -54,6 +54,7 @@ def test_names_and_notes_follow_the_axis():
             ("layout channels_last / contiguous",),
         ),
         ({"memory_format": "channels_last"}, {}, "", ()),
+        ({"clocks_policy": "offset"}, {}, "precision + stack", ("differs in clocks_policy",)),
         ({"switches": "CUDA_LAUNCH_BLOCKING=1"}, {}, "precision + stack", ("differs in switches",)),
         ({"batch_policy": "max"}, {"batch_policy": "max"}, "", ("same batch",)),
         ({"batch_policy": "max", "batch_size": 160}, {"batch_policy": "max"}, "", ("batch 2.5 x",)),

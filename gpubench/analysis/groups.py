@@ -191,6 +191,7 @@ def as_compared(frame: pd.DataFrame) -> "dict[str, pd.Series[Any]]":
         "unknown_device": frame["device"].where(frame["device_hash"] == "", ""),
         "link": _map_texts(frame["interconnect"], link_of),
         "start": frame["start"].replace("", "fresh"),
+        "clocks_policy": frame["clocks_policy"].replace("", "default"),
         "power_cap": watts.map("{:.0f} W".format).where(capped, ""),
     }
 

@@ -26,6 +26,8 @@ from gpubench.suite.trial import counts_by_rate
 MASTER = "fp16-master"
 """The mixed precision of 2019, before torch.autocast. It is called mixed if a workload has no other mixed precision."""
 IS_MIXED = f"mixed precision is {MASTER} here: an fp16 model with fp32 master weights"
+HOSTS_DIFFER = 1.1
+"""Hosts whose reference times differ by more than this factor are named as a difference."""
 WIDE = 2.0
 """If the largest ratio is this many times the smallest, the range is shown instead of the mean."""
 PARTS = {f"{part}_{what}": f"{named} {what}" for part, named in (("train", "training"), ("valid", "validation"))
@@ -198,7 +200,7 @@ def pair_result(
         place=place,
         origin=", ".join(filter(None, origin)),
         facts=words.facts_of(c.subject) | ({"batch": f"batch {batch}"} if batch not in {"", "0"} else {}),
-        differences=tuple(differences_of(comparisons)),
+        differences=tuple(differences_of(comparisons, metric)),
         caveats=(
             *["the same card in two runs: measure again"] * twice,
             *[f"the mean is {words.gain(mean.value)}"] * bool(ends),
@@ -276,7 +278,7 @@ def _figure_of(group: Group, metric: Metric) -> float:
     return fmean(accuracy_points(group)) / 100 if metric.by_loss else metric.shown(group.median)
 
 
-def differences_of(comparisons: Sequence[Comparison]) -> Iterator[str]:
+def differences_of(comparisons: Sequence[Comparison], metric: Metric = SECONDS) -> Iterator[str]:
     """Yield how the rows of both sides were made, and how the sides differ besides the axis."""
     groups = groups_in(comparisons)
     if any(group.mode == "quick" for group in groups):
@@ -290,6 +292,19 @@ def differences_of(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield from dict.fromkeys(
         f"differs in {', '.join(comparison.differing)}" for comparison in comparisons if comparison.differing
     )
+    origins = dict.fromkeys((_origin(c.subject, metric), _origin(c.other, metric)) for c in comparisons)
+    yield from (f"{metric.name} from {one} / {other}" for one, other in origins if one != other and one and other)
+    hosts = [sorted(group.number("host_reference_seconds") for group in (c.subject, c.other)) for c in comparisons]
+    ratio = max((slow / fast for fast, slow in hosts if slow > HOSTS_DIFFER * fast > 0), default=0.0)
+    if ratio:
+        yield f"one host is {words.times(ratio)} as slow"
+
+
+def _origin(group: Group, metric: Metric) -> str:
+    """Return what measured a group's figure, where devices differ in that: unlike things may be measured."""
+    if metric.name == "memory":
+        return "the process" if group.device == "cpu" else "torch's allocator"
+    return str(group.row["energy_source"]) if metric.name == "energy" else ""
 
 
 def _speedup(c: Comparison, metric: Metric, settings: Mapping[str, str]) -> dict[Column, Value]:
