@@ -35,7 +35,10 @@ CONFLICT = "conflict"
 """Status of rows of one trial that contradict each other; only in memory, never in files."""
 
 DIVERGED = "diverged"
-"""First word of the `reason` of a training that diverged; such trials are counted under it in `Group.lost`."""
+"""Status of failed trainings whose `reason` begins with this word; only in memory."""
+
+CUT_SHORT = ("timed_out", DIVERGED)
+"""Statuses of trainings that missed their goal without an accuracy."""
 
 UNREAD = ("laps", "precision_proof", "row_digest")
 """Columns that comparisons do not use. They are not read, to save memory."""
@@ -172,7 +175,8 @@ def completed(frame: pd.DataFrame) -> pd.DataFrame:
         "params": params.map(lambda text: params_without(text, STACK_PARAMS)),
     }
     rows = rows.assign(**{name: _of_identities(rows, values) for name, values in columns.items()})
-    return rows.assign(case=numbered(rows, CASE))
+    diverged = rows["status"].isin(["failed"]) & rows["reason"].str.startswith(DIVERGED)
+    return rows.assign(case=numbered(rows, CASE), status=rows["status"].mask(diverged, DIVERGED))
 
 
 def as_compared(frame: pd.DataFrame) -> "dict[str, pd.Series[Any]]":
@@ -239,7 +243,7 @@ def list_without_value(bad: pd.DataFrame, left_out: list[str], figure: str) -> N
         suite, model, precision, _, card, status, reason = (shown(str(part)) for part in key)  # type: ignore[attr-defined]
         why = "missed the goal" if status == "goal_missed" else status.replace("_", " ")
         why += f", but without {figure}" if status == "ok" else ""
-        why += f", {reason}" if reason else ""
+        why += f", {reason.removeprefix(f'{DIVERGED}: ')}" if reason else ""
         left_out.append(f"{suite} {model} {precision} on {short(card)}: {count} run{'s' * (count > 1)} {why}")
 
 
@@ -304,23 +308,12 @@ def marks_in(rows: pd.DataFrame) -> Counter[str]:
     return Counter(mark for text in rows["marks"] for mark in shown(str(text)).split())
 
 
-def cut_short(frame: pd.DataFrame) -> "pd.Series[bool]":
-    """Return which rows are trainings that diverged or reached the time limit."""
-    return frame["status"].isin(["timed_out"]) | has_diverged(frame)
-
-
-def has_diverged(frame: pd.DataFrame) -> "pd.Series[bool]":
-    """Return which rows are trainings that diverged."""
-    return frame["status"].isin(["failed"]) & frame["reason"].str.startswith(DIVERGED)
-
-
 def _lost(frame: pd.DataFrame, ok: "pd.Series[bool]") -> dict[int, Counter[str]]:
     """Return for each identity of an ok row how many trials of its case have no time, by status."""
     numbers = frame["case"]
-    without = ~ok & frame["status"].isin(["timed_out", "failed", "out_of_memory", CONFLICT])
-    statuses = frame["status"].mask(has_diverged(frame), DIVERGED)
+    without = ~ok & frame["status"].isin([*CUT_SHORT, "failed", "out_of_memory", CONFLICT])
     counts: dict[int, Counter[str]] = defaultdict(Counter)
-    for number, status in zip(numbers[without], statuses[without], strict=True):
+    for number, status in zip(numbers[without], frame.loc[without, "status"], strict=True):
         counts[number][status] += 1
     identities = frame.loc[ok, ["identity"]].assign(number=numbers[ok]).drop_duplicates()
     return {identity: counts[number] for identity, number in identities.itertuples(index=False) if number in counts}

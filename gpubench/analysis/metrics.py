@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from gpubench.analysis.groups import CPU, cut_short, numbered, short
+from gpubench.analysis.groups import CPU, CUT_SHORT, numbered, short
 from gpubench.analysis.matching import values_named
 from gpubench.analysis.stats import Ratio
 from gpubench.errors import UserError, did_you_mean
@@ -184,7 +184,7 @@ def success_of(frame: pd.DataFrame) -> "pd.Series[float]":
     """
     trained = frame["mode"].isin(["full", "published"]) & (frame["data"] != "synthetic")
     from_status = (frame["status"] == "ok").astype(float).where(trained & (goals_of(frame) > 0))
-    return frame["success_rate"].fillna(from_status).where(frame["status"].isin(TRAINED) | cut_short(frame))
+    return frame["success_rate"].fillna(from_status).where(frame["status"].isin([*TRAINED, *CUT_SHORT]))
 
 
 def expected_time(frame: pd.DataFrame) -> pd.DataFrame:

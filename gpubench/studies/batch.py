@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from gpubench.analysis.compare import Compared, Workload
-from gpubench.analysis.groups import Group, cut_short, marks_in, short
+from gpubench.analysis.groups import CUT_SHORT, Group, marks_in, short
 from gpubench.rows.alike import STACK
 from gpubench.rows.params import params_of, params_without
 from gpubench.rows.read import stored
@@ -139,7 +139,7 @@ def _of_accuracy(compared: Compared) -> Iterator[Section]:
     recipes = rows["params"].map(lambda text: params_without(str(text), ["global_batch"]))
     has_batch = batches.map(lambda batch: is_count(batch) and int(batch) > 0).astype(bool)
     rows = rows.assign(params=recipes, global_batch=batches)[has_batch]
-    rows = rows.assign(cut=rows["case"].map(Counter(frame.loc[cut_short(frame), "case"])))
+    rows = rows.assign(cut=rows["case"].map(Counter(frame.loc[frame["status"].isin(CUT_SHORT), "case"])))
     for suite, of_suite in _with_learning_rates(rows).groupby("suite", sort=False):
         yield _accuracy_section(str(suite), of_suite)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from gpubench.analysis.compare import Compared
-from gpubench.analysis.groups import Group, cut_short, groups_of, numbered
+from gpubench.analysis.groups import CUT_SHORT, Group, groups_of, numbered
 from gpubench.rows.alike import GROUP, SPECIMEN, WORKLOAD
 from gpubench.rows.params import params_of, params_text
 from gpubench.studies import words
@@ -63,7 +63,7 @@ def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> li
     rows = frame[frame["rung"].notna() & frame["status"].isin(TRAINED) & (frame["value"] > 0)]
     ladders = []
     rows = rows.assign(group=numbered(rows, GROUP))
-    cut = Counter(frame.loc[cut_short(frame), "case"])
+    cut = Counter(frame.loc[frame["status"].isin(CUT_SHORT), "case"])
     for _, trials in rows.groupby([*WORKLOAD, *SPECIMEN, "precision", "batch_policy"], sort=False, dropna=False):
         groups = groups_of(trials, trials["value"] > 0, labels)
         by_model: dict[str, list[Group]] = defaultdict(list)

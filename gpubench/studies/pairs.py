@@ -12,7 +12,7 @@ from statistics import fmean
 
 from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared, Workload
-from gpubench.analysis.groups import DIVERGED, Group, short, text_of, texts_of
+from gpubench.analysis.groups import Group, short, text_of, texts_of
 from gpubench.analysis.matching import TWIN_POLICIES, axis_value, bucket_of, is_ablation
 from gpubench.analysis.metrics import RATE, SECONDS, Metric
 from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, accuracy_points, groups_in, out_of_turn, pooled
@@ -127,9 +127,7 @@ def _lost(comparisons: Sequence[Comparison], workload: Workload, compared: Compa
 
 def _why(hole: Group, compared: Compared) -> str:
     """Return why a case has no figure."""
-    if hole.status == "ok":
-        return f"no {compared.metric.title}"
-    return DIVERGED if hole.reason.startswith(DIVERGED) else hole.status.replace("_", " ")
+    return f"no {compared.metric.title}" if hole.status == "ok" else hole.status.replace("_", " ")
 
 
 def _settings_of(c: Comparison, compared: Compared) -> dict[str, str]:
