@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len
 
 from gpubench.printed import duration, shortened, shown
-from gpubench.show.numbers import filled_columns, interval_text, significant
+from gpubench.show.numbers import filled_columns, interval_text, read_of, significant
 from gpubench.show.wrap import LEAST_WIDTH, WIDTH, cut, fitted, folded, indented, line_width, wrapped
 from gpubench.studies.section import Answer, Result, Section, Table
-from gpubench.studies.words import PROJECTED, ends_of, gain, read_of, sides_of, value_of
+from gpubench.studies.words import PROJECTED, ends_of, gain, sides_of
 
 LINES = 25
 NARROW = 60
@@ -226,8 +226,9 @@ def _line(result: Result, unit: str) -> tuple[str, str, str, str, str]:
 def cells_of(result: Result) -> tuple[str, str, str, str, str]:
     """Return a result's value, interval, verdict, what is compared, and details. `legend` explains the signs."""
     what = f"{result.what} on {result.place}" if result.place else result.what
+    figure = result.figure or (f"{result.value:+.2f}" if result.is_points else gain(result.value))
     line = (
-        f"{'~' * result.projected}{value_of(result)}",
+        f"{'~' * result.projected}{figure}",
         ends_of(result, " to " if result.is_points else "-"),
         f"{'undecided' if result.sure else result.verdict}{'*' * bool(result.caveats)}",
         what,

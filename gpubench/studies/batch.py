@@ -15,7 +15,7 @@ from gpubench.rows.params import params_of, params_without
 from gpubench.rows.read import stored
 from gpubench.rows.table import BROKEN, number
 from gpubench.studies import words
-from gpubench.studies.cases import cases_of, is_count, known
+from gpubench.studies.cases import cases_of, cut_notes, is_count, known
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table, Value
 from gpubench.suite.trial import TRAINED
 
@@ -192,7 +192,7 @@ def _accuracy_section(suite: str, rows: pd.DataFrame) -> Section:
             Column("samples/s", "samples/s", "higher"): size.rate,
             Column("trials", "count"): size.trials,
             Column("notes", note=True): "; ".join(
-                [*words.cut_notes(size.cut, size.trials), *words.marked(size.marks, size.trials)]
+                [*cut_notes(size.cut, size.trials), *words.marked(size.marks, size.trials)]
             ),
         }
         for name, sizes in recipes.items()
@@ -236,11 +236,7 @@ def _accuracy_result(suite: str, name: str, sizes: list[BatchAccuracy], cases: f
         origin=suite,
         figure=f"{points:+.1f} pt",
         caveats=(
-            *(
-                f"batch {size.batch:,}: {text}"
-                for size in (small, large)
-                for text in words.cut_notes(size.cut, size.trials)
-            ),
+            *(f"batch {size.batch:,}: {text}" for size in (small, large) for text in cut_notes(size.cut, size.trials)),
             *words.marked(small.marks + large.marks, small.trials + large.trials, "runs "),
         ),
         cases=cases,

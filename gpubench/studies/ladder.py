@@ -13,7 +13,7 @@ from gpubench.rows.alike import GROUP, SPECIMEN, WORKLOAD
 from gpubench.rows.params import params_of, params_text
 from gpubench.studies import words
 from gpubench.studies.bound import bound_of
-from gpubench.studies.cases import estimate, evidence_table, known
+from gpubench.studies.cases import cut_notes, estimate, evidence_table, known
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table, Value
 from gpubench.suite.trial import TRAINED
 
@@ -144,7 +144,7 @@ def _notes(rung: Group) -> list[str]:
     """Return how many trials were left out, how many have each mark, and the remarks of a row that reached its goal."""
     left_out = rung.row["left_out"]
     notes = [f"{left_out} trial{'s' * (left_out > 1)} of another batch, torch or code left out"] if left_out else []
-    notes += words.cut_notes(rung.row["cut"], rung.trials)
+    notes += cut_notes(rung.row["cut"], rung.trials)
     return [*notes, *words.marks_of([rung]), *(rung.reason.split("; ") if rung.reason and rung.status == "ok" else [])]
 
 

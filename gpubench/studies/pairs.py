@@ -13,21 +13,20 @@ from statistics import fmean
 from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared, Workload
 from gpubench.analysis.groups import Group, short, text_of, texts_of
-from gpubench.analysis.matching import TWIN_POLICIES, axis_value, bucket_of, is_ablation
+from gpubench.analysis.matching import TWIN_POLICIES, axis_value, is_ablation
 from gpubench.analysis.metrics import RATE, SECONDS, Metric
 from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, accuracy_points, groups_in, out_of_turn, pooled
 from gpubench.rows.params import params_of
 from gpubench.studies import words
 from gpubench.studies.cases import cases_table, estimate, evidence_table, interval_of, policy_text
 from gpubench.studies.section import DECIDED, Bar, BarGroup, Bars, Column, Estimate, Part, Result, Section, Table, Value
+from gpubench.studies.sides import lost_models, unlike_figures, why_lost
 from gpubench.suite.precisions import FULL
 from gpubench.suite.trial import counts_by_rate
 
 MASTER = "fp16-master"
 """The mixed precision of 2019, before torch.autocast. It is called mixed if a workload has no other mixed precision."""
 IS_MIXED = f"mixed precision is {MASTER} here: an fp16 model with fp32 master weights"
-HOSTS_DIFFER = 1.1
-"""Hosts whose reference times differ by more than this factor are named as a difference."""
 WIDE = 2.0
 """If the largest ratio is this many times the smallest, the range is shown instead of the mean."""
 PARTS = {f"{part}_{what}": f"{named} {what}" for part, named in (("train", "training"), ("valid", "validation"))
@@ -89,7 +88,7 @@ def without_compared(workload: Workload, compared: Compared) -> list[str]:
         missing = [hole for hole in workload.holes if axis_value(hole, axis) not in there]
         if len(there | {axis_value(hole, axis) for hole in missing}) > 1:
             for hole in missing:
-                lost.setdefault(axis_value(hole, axis), {})[_why(hole, compared)] = None
+                lost.setdefault(axis_value(hole, axis), {})[why_lost(hole, compared.metric)] = None
     return [f"{value} has no result ({', '.join(whys)})" for value, whys in lost.items()]
 
 
@@ -104,30 +103,9 @@ def _results(workload: Workload, comparisons: Sequence[Comparison], compared: Co
             key = c.axis, c.subject_name, c.other_name, *_in_common(c), c.subject.batch_policy, *settings
             alike[key].append(c)
     for members in alike.values():
-        yield pair_result(members, compared.metric, mixed=_is_mixed(workload), lost=_lost(members, workload, compared))
-
-
-def _lost(comparisons: Sequence[Comparison], workload: Workload, compared: Compared) -> Iterator[str]:
-    """Yield which models have a figure on one side only, as `resnet50, resnet101: timed out on RTX 4090`."""
-    axis = comparisons[0].axis
-
-    def key(group: Group) -> tuple[str, ...]:
-        return bucket_of(replace(group, row={**group.row, "model": "", "basis": ""}), axis)
-
-    sides = [part for group in groups_in(comparisons) for part in group.parts or (group,)]
-    places = {(axis_value(part, axis), key(part)) for part in sides}
-    ran = {(group.model, key(group)) for group in workload.groups}
-    models: dict[str, dict[str, None]] = defaultdict(dict)
-    for hole in workload.holes:
-        where = axis_value(hole, axis)
-        if (where, key(hole)) in places and (hole.model, key(hole)) in ran:
-            models[f"{_why(hole, compared)} {'on' if axis == 'card' else 'with'} {where}"][hole.model] = None
-    yield from (f"{', '.join(names)}: {why}" for why, names in models.items())
-
-
-def _why(hole: Group, compared: Compared) -> str:
-    """Return why a case has no figure."""
-    return f"no {compared.metric.title}" if hole.status == "ok" else hole.status.replace("_", " ")
+        yield pair_result(
+            members, compared.metric, mixed=_is_mixed(workload), lost=lost_models(members, workload, compared.metric)
+        )
 
 
 def _settings_of(c: Comparison, compared: Compared) -> dict[str, str]:
@@ -290,19 +268,7 @@ def differences_of(comparisons: Sequence[Comparison], metric: Metric = SECONDS) 
     yield from dict.fromkeys(
         f"differs in {', '.join(comparison.differing)}" for comparison in comparisons if comparison.differing
     )
-    origins = dict.fromkeys((_origin(c.subject, metric), _origin(c.other, metric)) for c in comparisons)
-    yield from (f"{metric.name} from {one} / {other}" for one, other in origins if one != other and one and other)
-    hosts = [sorted(group.number("host_reference_seconds") for group in (c.subject, c.other)) for c in comparisons]
-    ratio = max((slow / fast for fast, slow in hosts if slow > HOSTS_DIFFER * fast > 0), default=0.0)
-    if ratio:
-        yield f"one host is {words.times(ratio)} as slow"
-
-
-def _origin(group: Group, metric: Metric) -> str:
-    """Return what measured a group's figure, where devices differ in that: unlike things may be measured."""
-    if metric.name == "memory":
-        return "the process" if group.device == "cpu" else "torch's allocator"
-    return str(group.row["energy_source"]) if metric.name == "energy" else ""
+    yield from unlike_figures(comparisons, metric)
 
 
 def _speedup(c: Comparison, metric: Metric, settings: Mapping[str, str]) -> dict[Column, Value]:

@@ -15,7 +15,7 @@ from gpubench.errors import UserError
 from gpubench.printed import DATA_NAMES, MARKED, shortened, shown
 from gpubench.rows.alike import SPECIMEN, STACK
 from gpubench.rows.params import params_of, params_text, params_without
-from gpubench.studies.section import DECIDED, Answer, Result, Section
+from gpubench.studies.section import DECIDED, Result, Section
 from gpubench.suite import files
 
 NAME, FACT, CAVEAT = 36, 60, 120
@@ -48,11 +48,6 @@ def times(value: float) -> str:
 def range_text(ends: tuple[float, float]) -> str:
     """Return two ratios as `1.08-4.34`."""
     return f"{gain(ends[0])}-{gain(ends[1])}"
-
-
-def value_of(result: Result) -> str:
-    """Return the figure of a result: its text, or its ratio, or its points with their sign."""
-    return result.figure or (f"{result.value:+.2f}" if result.is_points else gain(result.value))
 
 
 def ends_of(result: Result, between: str = " to ") -> str:
@@ -376,11 +371,6 @@ def caveats_of(groups: Sequence[Group], sides: Sequence[str] = ()) -> tuple[str,
     return *marks_of(groups, "runs ", sides), *remarks, *dict.fromkeys(lost)
 
 
-def cut_notes(cut: int, trained: int) -> list[str]:
-    """Return the note on the trials that diverged or reached the time limit, beside `trained` others; [] if none."""
-    return [f"{cut} of {cut + trained} trials diverged or reached the time limit"] if cut else []
-
-
 def marked(marks: Mapping[str, int], total: int, what: str = "") -> list[str]:
     """Return how many of `total` have each mark, in words."""
     return [f"{count} of {total} {what}{MARKED.get(mark, mark)}" for mark, count in sorted(marks.items())]
@@ -400,22 +390,6 @@ def chart_foot(groups: Sequence[Group]) -> str:
         values.pop("", None)
         facts += [f"{name} {listed(values)}"] if 0 < len(values) <= MOST_NAMED else []
     return shown("; ".join([*facts, *sources]))
-
-
-def read_of(answer: Answer) -> list[str]:
-    """Return how many files and rows were read; if the answer covers all, also how many rows were not compared."""
-    files = f"{answer.files:,} file{'s' * (answer.files != 1)}"
-    rows = f"{answer.rows:,} row{'s' * (answer.rows != 1)}"
-    if not answer.rows:
-        return [f"{files}, no rows."] if answer.files else []
-    if answer.about < answer.rows:
-        return [f"{answer.about:,} of {rows}{f' in {files}' if answer.files else ''}."]
-    sentences = [f"{files}, {rows}." if answer.files else f"{rows}."]
-    sentences += [f"{answer.stopped:,} trial{'s' * (answer.stopped > 1)} not finished."] if answer.stopped else []
-    lacking = "a usable time" if answer.metric == "seconds" else answer.metric
-    sentences += [f"{answer.failed - answer.stopped:,} without {lacking}."] if answer.failed > answer.stopped else []
-    sentences += [f"{answer.missed:,} run{'s' * (answer.missed > 1)} missed the goal."] if answer.missed else []
-    return sentences
 
 
 def slug(text: str) -> str:
