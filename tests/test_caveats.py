@@ -86,19 +86,15 @@ def test_caveats_name_unlike_rows_count_a_baseline_once_and_come_last(tmp_path):
 
 
 def test_models_and_trials_without_a_figure_on_one_side_are_caveats(tmp_path):
-    def failed(status, reason="", **changes):
-        return row(seconds=None, measured="", samples_per_second=None, status=status, reason=reason, **changes)
-
-    models = [row(model=model) for model in ("m1", "m2", "m3")]
-    lost = [row(**MIXED), failed("timed_out", trial=1, **MIXED), failed("timed_out", model="m1", **MIXED)]
-    lost += [failed("failed", "diverged: nan", model="m2", **MIXED), failed("out_of_memory", model="m4", **MIXED)]
-    (result,) = answered(tmp_path, [row(), *models, *lost]).results
-    expected = ("m1: timed out with bf16", "m2: diverged with bf16", "resnet18 bf16: 1 of 2 trials have no time")
-    assert result.caveats == expected
     other = {"card": "NVIDIA A100", "device_hash": "b", "session": "s2"}
-    given = [row(), *models, row(**other), *(failed("timed_out", model=f"m{n}", **other) for n in (1, 2))]
-    (result,) = answered(tmp_path, given).results
-    assert result.caveats == ("m1, m2: timed out on A100",)
+    for changes, where in ((MIXED, "with bf16"), (other, "on A100")):
+        ran = [row(), row(**changes), *(row(model=model) for model in ("m1", "m2", "m3"))]
+        never = {"seconds": None, "measured": "", "samples_per_second": None, "status": "timed_out", **changes}
+        lost = [row(trial=1, **never), row(model="m1", **never), row(**never | {"status": "failed", "model": "m4"})]
+        lost += [row(**never | {"status": "failed", "reason": "diverged: nan"}, model="m2")]
+        (result,) = answered(tmp_path, ran, lost).results
+        trials = f"resnet18 {where.split()[1]}: 1 of 2 trials have no time"
+        assert result.caveats == (f"m1: timed out {where}", f"m2: diverged {where}", trials)
 
 
 @pytest.mark.parametrize(
