@@ -127,18 +127,13 @@ def _in_common(c: Comparison) -> tuple[str, str, str]:
 def pair_result(
     comparisons: Sequence[Comparison], metric: Metric, *, mixed: bool = False, lost: Iterable[str] = ()
 ) -> Result:
-    """Return the result of comparisons that differ only in their model.
-
-    `mixed`: MASTER is called mixed. `lost`: caveats on models that only one side has.
-    """
+    """Return the result of comparisons that differ only in model, with the caveats `lost`. `mixed`: see MASTER."""
     c = comparisons[0]
     place, precision, batch = _in_common(c)
     sides = [texts_of(group, ["device_hash", "power_cap", "memory_limit_bytes"]) for group in (c.subject, c.other)]
     twice = c.axis == "card" and bool(c.subject.device_hash) and sides[0] == sides[1]  # one card in two sessions
     kind = c.axis if c.axis in {"card", "precision"} and not twice else "other"
-    subject, baseline = _names(c)
-    if kind == "precision" and mixed:
-        subject, baseline = ("mixed" if name == MASTER else name for name in (subject, baseline))
+    subject, baseline = _names(c, mixed=mixed)
     if precision == MASTER and mixed:
         precision = "mixed precision"
     place = words.without_author(place, c.subject.source)
@@ -186,11 +181,17 @@ def pair_result(
         figure=words.range_text(ends) if ends else "",
         parts=tuple(_part(*pair, metric) for pair in zip(comparisons, ratios, strict=True)),
     )
-    if metric is SECONDS and all(counts_by_rate(g.studies, g.mode) and g.samples_per_second > 0 for g in groups):
+    return _with_charts(result, comparisons, ratios) if metric is SECONDS else result
+
+
+def _with_charts(result: Result, comparisons: Sequence[Comparison], ratios: Sequence[stats.Ratio]) -> Result:
+    """Return the result with charts, and with rates in its parts if all its trials count by their rates."""
+    groups = groups_in(comparisons)
+    if all(counts_by_rate(g.studies, g.mode) and g.samples_per_second > 0 for g in groups):
         rates = [replace(x, subject=_per_sample(x.subject), other=_per_sample(x.other)) for x in comparisons]
         parts = tuple(_part(*pair, RATE) for pair in zip(rates, ratios, strict=True))
         result = replace(result, parts=parts, unit=RATE.unit)
-    return result if metric.name != "seconds" else replace(result, charts=_charts(result, groups))
+    return replace(result, charts=_charts(result, groups))
 
 
 def wide_range(ratios: Sequence[float]) -> tuple[float, float] | None:
@@ -208,8 +209,10 @@ def _is_mixed(workload: Workload) -> bool:
     return {group.precision for group in workload.cases} - FULL == {MASTER}
 
 
-def _names(c: Comparison) -> tuple[str, str]:
+def _names(c: Comparison, *, mixed: bool) -> tuple[str, str]:
     subject, baseline = c.subject_name, c.other_name
+    if c.axis == "precision" and mixed:
+        subject, baseline = ("mixed" if name == MASTER else name for name in (subject, baseline))
     source = c.subject.source
     if words.without_author(subject, source) != words.without_author(baseline, source):
         subject, baseline = words.without_author(subject, source), words.without_author(baseline, source)
