@@ -171,7 +171,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a comparison. A ratio above 1 means that the subject is better, for every metric."""
+    """The result of a comparison. A ratio above 1, or points above 0, mean that the subject is better."""
 
     kind: str
     """One of ASKED."""
@@ -183,6 +183,8 @@ class Result:
     baseline: str = ""
     interval: tuple[float, float] | None = None
     """The 95% interval of the value."""
+    is_points: bool = False
+    """Whether value and interval are differences of mean accuracies in percentage points, not ratios."""
     verdict: str = ""
     """A verdict, such as `faster` or `undecided`; if there is none, the reason for that, such as `one run`."""
     sure: tuple[int, str] | None = None
