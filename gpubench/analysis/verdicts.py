@@ -133,12 +133,13 @@ def out_of_turn(subject: Group, other: Group) -> bool:
     quarter of the smaller group and more than one, elsewhere more than twice that. A few are normal: the order of cases
     differs by round. False if a start is unknown, or a group has one trial.
     """
-    starts = sorted((start, side) for side, group in enumerate((subject, other)) for start in group.starts)
+    shared = {*subject.starts} & {*other.starts} - {""}  # trials of one second have no known order
+    starts = [(start, side) for side, group in enumerate((subject, other)) for start in {*group.starts} - shared]
     fewest = min(len(subject.starts), len(other.starts))
-    if not subject.session or subject.session != other.session or fewest < 2 or not starts[0][0]:
+    if not subject.session or subject.session != other.session or fewest < 2 or not starts or not min(starts)[0]:
         return False
     most = max(1, fewest // 4)
-    in_a_row = [len(list(trials)) for _, trials in groupby(starts, key=itemgetter(1))]
+    in_a_row = [len(list(trials)) for _, trials in groupby(sorted(starts), key=itemgetter(1))]
     return max(in_a_row[0], in_a_row[-1]) > most or max(in_a_row) > 2 * most + 1
 
 
