@@ -226,7 +226,7 @@ def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
     from gpubench.cli.quick import SETUP, quick_lines
     from gpubench.show.wrap import wrapped
     from gpubench.studies.answer import answer_to
-    from gpubench.studies.cards.placing import reference_sentences
+    from gpubench.studies.cards.ranked_rates import reference_sentences
     from gpubench.suite.trial import TRAINED
 
     rows = load_rows([path])
