@@ -62,7 +62,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "gpubench/runner/rounds.py": ("test_until", "test_plan"),
     "gpubench/training/operands.py": ("test_precision", "test_precision_rules", "test_compiled"),
     "gpubench/training/precision.py": ("test_precision_rules", "test_precision"),
-    "gpubench/runner/batch_sizes.py": ("test_batch",),
+    "gpubench/runner/batch_search.py": ("test_batch",),
     "gpubench/rows/row.py": ("test_records", "test_loading"),
     "gpubench/rows/write.py": ("test_records",),
     "gpubench/rows/read.py": ("test_loading", "test_records", "test_carried"),

@@ -83,9 +83,8 @@ def compare(
     """Return what `gpubench compare` answers about rows or files; the arguments are the options of that command.
 
     `by` is one or several columns or parameters, `prices` a TOML file or dollars per hour by card.
-    `print(answer)` prints the headline and the numbers of results and rows. `answer.findings` and `answer.cases` are
-    data frames, `answer.chart()` is a figure, `answer.results` and `answer.sections` have everything. Raises UserError
-    if an argument is wrong, such as a column or a value that no row has.
+    `print(answer)` prints the headline and the numbers of results and rows. `answer.results` and `answer.sections` have
+    everything, `answer.chart()` is a figure. Raises UserError if an argument is wrong, such as an unknown column.
     """
     from gpubench.analysis.compare import Question, compare_rows
     from gpubench.rows.read import Loaded

@@ -64,7 +64,8 @@ def compared(tmp_path, **changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "named"), [({"backend": "gloo"}, "backend"), ({"interconnect": "network eth0 10000 Mbit/s"}, "link")]
+    ("changes", "named"),
+    [({"backend": "gloo"}, "backend"), ({"interconnect": "network eth0 10000 Mbit/s"}, "interconnect")],
 )
 def test_another_link_leaves_the_ratio_without_a_verdict(tmp_path, changes, named):
     (comparison,) = compared(tmp_path, **changes)
@@ -107,5 +108,5 @@ def test_machines_follow_the_number_of_processes_and_another_link_is_a_note(tmp_
     network = {"processes": 16, "nodes": 2, "backend": "nccl", "interconnect": "network eth0 10000 Mbit/s"}
     records.append(path, rows([value / 2 for value in SECONDS], **network))
     (comparison,) = compare([path], Question(by="processes")).comparisons
-    assert comparison.differing == ("link",)
-    assert any("link" in note for note in comparison.notes)
+    assert comparison.differing == ("interconnect",)
+    assert any("interconnect" in note for note in comparison.notes)

@@ -13,8 +13,8 @@ from gpubench.analysis.compare import Question
 from gpubench.errors import UserError
 from gpubench.rows import write as records
 from gpubench.rows.row import COLUMNS, to_cells
+from gpubench.show.numbers import read_of
 from gpubench.studies.answer import _named, answer, only
-from gpubench.studies.words import read_of
 
 SLOW = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
 FAST = [seconds / 2 for seconds in SLOW]

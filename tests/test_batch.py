@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.runner.batch_sizes import ProbeResult, fastest_batch, largest_batch
+from gpubench.runner.batch_search import ProbeResult, fastest_batch, largest_batch
 from gpubench.runner.batches import MOST
 
 

@@ -25,7 +25,18 @@ def wide(**changes):
 
 def test_shared_runs_and_wide_ranges_are_in_the_sentence_on_the_chart_and_on_the_screen(tmp_path):
     (result,) = answered(tmp_path, *wide(measured="projected")).results
-    facts = ("bf16", 1.05, 4.21, "fp32", "RTX 2080 Ti", "2 models", "projected", 2.11, "1 of 4")
+    facts = (
+        "bf16",
+        1.05,
+        4.21,
+        "fp32",
+        "RTX 2080 Ti",
+        "2 models",
+        "projected",
+        2.11,
+        "1 of 4",
+        "shared with other programs: fp32",
+    )
     assert lacking(result.sentence, *facts) == []
     seconds, speedup = result.charts
     assert "1.05 to 4.21 times" in seconds.title
@@ -58,16 +69,52 @@ def test_a_full_run_and_a_sample_that_contradict_each_other_both_say_so(tmp_path
 
 def test_caveats_name_unlike_rows_count_a_baseline_once_and_come_last(tmp_path):
     alike = "as on the page"
-    given = rows([100.0], reason=alike), rows([90.0], reason=f"{alike}; another rate", model="resnet34")
-    mixed = rows([50.0], reason=alike, **MIXED), rows([50.0], reason=alike, model="resnet34", **MIXED)
-    (result,) = answered(tmp_path, *given, *mixed).results
-    assert result.caveats == ("resnet34: another rate",)
+    for source, first in (("a/b", ()), ("", (f"resnet18 and resnet34: {alike}",))):
+        theirs = {"reason": alike, "source": source}
+        given = rows([100.0], **theirs), rows([90.0], **theirs | {"reason": f"{alike}; another rate"}, model="resnet34")
+        mixed = rows([50.0], **theirs, **MIXED), rows([50.0], **theirs, model="resnet34", **MIXED)
+        (result,) = answered(tmp_path, *given, *mixed).results
+        assert result.caveats == (*first, "resnet34: another rate")
+    remarked = [row(trial=n, reason=text) for n, text in enumerate(("", "read 5 files; slow", "slow; read 6 files"))]
+    (result,) = answered(tmp_path, remarked, rows([50.0], **MIXED)).results
+    assert result.caveats == ("resnet18: read 5 files", "resnet18: slow")
     given = [row(precision=precision, marks="unsteady") for precision in ("fp32", "bf16", "fp16")]
     results = answered(tmp_path, given).results
     assert {each.caveats for each in results} == {("2 of 2 runs unsteady",)}
     assert {str(chart).count("unsteady") for each in results for chart in each.charts} == {1}
     others = rows([100.0], suite="mine"), rows([90.0], suite="mine", **MIXED)
     assert [each.suite for each in answered(tmp_path, *wide(), *others).results] == ["mine", "resnet"]
+
+
+def test_models_and_trials_without_a_figure_on_one_side_are_caveats(tmp_path):
+    other = {"card": "NVIDIA A100", "device_hash": "b", "session": "s2"}
+    for changes, where in ((MIXED, "with bf16"), (other, "on A100")):
+        ran = [row(), row(**changes), *(row(model=model) for model in ("m1", "m2", "m3"))]
+        never = {"seconds": None, "measured": "", "samples_per_second": None, "status": "timed_out", **changes}
+        lost = [row(trial=1, **never), row(model="m1", **never), row(**never | {"status": "failed", "model": "m4"})]
+        lost += [row(**never | {"status": "failed", "reason": "diverged: nan"}, model="m2")]
+        (result,) = answered(tmp_path, ran, lost).results
+        trials = f"resnet18 {where.split()[1]}: 1 of 2 trials have no time"
+        assert result.caveats == (f"m1: timed out {where}", f"m2: diverged {where}", trials)
+
+
+@pytest.mark.parametrize(
+    ("metric", "one", "other", "text"),
+    [
+        ("energy", {"energy_source": "rapl"}, {"energy_source": "counter"}, "energy from rapl / counter"),
+        ("memory", {"device": "cpu"}, {"energy_source": "rapl"}, "memory from the process / torch's allocator"),
+        ("seconds", {"host_reference_seconds": 3.0}, {"host_reference_seconds": 2.0}, "one host is 1.50 times as slow"),
+        ("seconds", {"host_reference_seconds": 3.0}, {"host_reference_seconds": 2.9}, ""),
+        ("seconds", {"energy_source": "rapl"}, {"clocks_policy": "default"}, ""),
+    ],
+)
+def test_figures_of_unlike_origin_and_unlike_hosts_are_differences(tmp_path, metric, one, other, text):
+    halves = {"peak_memory_bytes": 2**29, "joules_per_sample": 0.5, "card": "NVIDIA A100", "device_hash": "b"}
+    doubles = {"peak_memory_bytes": 2**30, "joules_per_sample": 1.0}
+    (result,) = answered(
+        tmp_path, rows([50.0], **halves | one), rows([100.0], **doubles | other), metric=metric
+    ).results
+    assert (", ".join(result.differences)) == text
 
 
 @pytest.mark.parametrize("version", ["", "nightly", "²", "9" * 5000, "2.x.dev"])

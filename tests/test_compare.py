@@ -235,7 +235,7 @@ def test_a_conflict_is_a_doubt_of_its_result_and_stays_one_in_what_a_chart_carri
     records.append(a, rows(FAST) + rows(SLOW, precision="bf16"))
     records.append(b, rows([90.0], precision="bf16"))
     (found,) = (said := answer([a, b], keep=True)).results
-    assert found.caveats == ("resnet18: 2 rows contradict each other",)
+    assert found.caveats == ("resnet18 bf16: 2 rows contradict each other",)
     assert "no verdict: conflict" in found.sentence
     carried = tmp_path / "carried.csv"
     carried.write_bytes(said.table(None))

@@ -194,7 +194,7 @@ def test_trials_are_pooled_and_their_outcomes_are_medians(frame_of):
     )
     assert (group.values, group.trials, group.label) == ((100.0, 108.0, 101.0, 109.0), 4, "RTX 2080 Ti")
     assert (group.median, group.samples_per_second, group.accuracy) == (104.5, 20.0, 0.625)
-    assert (group.reason, group.measured) == ("a", "measured")
+    assert (group.reason, group.measured) == ("a; b", "measured")
     assert group.marks == {"throttled": 1, "shared": 2, "unsteady": 2}
     assert (group.lost, group.lost_note) == ({"timed_out": 2, "failed": 1}, "3 of 7 trials have no time")
     assert (group.number("accuracy"), group.number("seconds")) == (0.625, 100.0)

@@ -78,6 +78,10 @@ def test_the_line_of_a_rung_has_its_marks_and_how_many_reached_the_goal(tmp_path
     both = [replace(each, success_rate=rate) for each, rate in zip(rung(1, [30.0, 31.0]), (1.0, 0.0), strict=True)]
     given = [*both, *rung(2, [26.0], success_rate=0.9)]
     assert [line["reached the goal"] for line in lines(tmp_path, *given)] == ["1 of 2", "90% of the runs"]
+    lost = [replace(r, trial=9, status="timed_out", seconds=None, measured="") for r in both]
+    line, _ = lines(tmp_path, *both, lost[0], replace(lost[1], trial=8), *rung(2, [26.0]))
+    note = "2 of 4 trials diverged or reached the time limit"
+    assert (line["reached the goal"], line["notes"], line["seconds to a success"]) == ("1 of 4", note, "122")
 
 
 def test_trials_of_another_torch_are_left_out_of_a_rung_and_counted(tmp_path):

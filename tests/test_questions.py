@@ -1,6 +1,7 @@
 """Other figures than seconds, prices, filters, and the forms a table can take."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from facts import lacking
@@ -13,6 +14,7 @@ from gpubench.cli.app import app
 from gpubench.errors import UserError
 from gpubench.rows import write as records
 from gpubench.show.formats import rendered
+from gpubench.show.terminal import screen
 from gpubench.studies.answer import answer
 
 FAST = [100.0, 100.1, 100.2, 99.9, 99.8, 100.05]
@@ -106,16 +108,6 @@ def test_what_may_not_be_judged_in_seconds_may_not_in_accuracy(tmp_path, changes
     assert any("+0.10 points" in note for note in comparison.notes)
 
 
-def test_who_is_the_most_accurate(tmp_path):
-    records.append(tmp_path / "a.csv", [*accurate(FULL), *accurate([v - 0.02 for v in FULL], **OTHER)])
-    (comparison,) = compare([tmp_path / "a.csv"], Question(metric="accuracy")).comparisons
-    assert (comparison.subject_name, comparison.verdict) == ("GTX 1080 Ti", "one specimen")
-    path = tmp_path / "rows.csv"
-    records.append(path, [*accurate([0.94, 0.95]), row(trial=2, accuracy=0.5, status="goal_missed")])
-    (workload,) = compare([path], Question(metric="accuracy")).workloads
-    assert [cell.trials for cell in workload.groups] == [3]
-
-
 def test_holm_is_over_all_accuracies(tmp_path):
     """Of one ratio p is 0.01, which among ten decides nothing."""
     scattered = [0.900, 0.906, 0.894, 0.903, 0.897, 0.900]
@@ -132,22 +124,28 @@ def test_holm_is_over_all_accuracies(tmp_path):
     assert {c.verdict for c in many} == {"undecided"}
 
 
-def test_the_most_accurate_is_the_best_and_the_baseline(tmp_path):
+def test_the_most_accurate_is_the_baseline_and_missed_goals_have_an_accuracy(tmp_path):
     path = tmp_path / "rows.csv"
-    records.append(path, [*accurate([0.80] * 6), *accurate([0.90] * 6, **OTHER)])
-    result = compare([path], Question(metric="accuracy"))
-    (comparison,) = result.comparisons
-    assert (comparison.other_name, comparison.ratio.value) == ("GTX 1080 Ti", pytest.approx(0.8 / 0.9))
+    missed = row(trial=5, accuracy=0.80, status="goal_missed")
+    records.append(path, [*accurate([0.80] * 5), missed, *accurate([0.90, 0.91] * 3, **OTHER)])
     said = answer([path], Question(metric="accuracy"))
-    assert [(line["card"], line["accuracy"]["value"]) for line in table_of(said, "cases")] == [
-        ("GTX 1080 Ti", pytest.approx(0.9)),
-        ("RTX 2080 Ti", pytest.approx(0.8)),
-    ]
-    (ratio,) = table_of(said, "ratios")
-    assert (ratio["subject"], ratio["baseline"]) == ("RTX 2080 Ti", "GTX 1080 Ti")
-    assert ratio["ratio"]["value"] == pytest.approx(0.8 / 0.9)
-    (result,) = said.results
-    assert lacking(result.said, "RTX 2080 Ti", 0.89, "GTX 1080 Ti", "fp32") == []
+    assert [line["card"] for line in table_of(said, "cases")] == ["GTX 1080 Ti", "RTX 2080 Ti"]
+    (line,) = table_of(said, "ratios")
+    assert (line["trials"], line["verdict"], line["points"]["value"]) == (6, "one specimen", pytest.approx(-10.5))
+    assert said.results[0].said == "RTX 2080 Ti is 10.50 points less accurate than GTX 1080 Ti in fp32"
+
+
+def test_accuracies_have_the_difference_of_means_in_points_and_the_verdict(tmp_path):
+    path = tmp_path / "rows.csv"
+    uneven = [v - 0.09 * (n < 2) for n, v in enumerate(FULL)]
+    same = [accurate(FULL, **changes) for changes in ({}, {"model": "m2"}, {"model": "m2", "precision": "fp16"})]
+    records.append(path, [*accurate(uneven, precision="fp16"), *(each for group in same for each in group)])
+    said = answer([path], Question(metric="accuracy"))
+    shown = " ".join(" ".join(screen(said)).split())
+    assert lacking(shown, "fp16 may be 1.50 points less accurate", "95%: -3.90 to +0.90 points", "88.50/90.00%") == []
+    records.append(path, accurate(uneven, precision="bf16", model="m2"))
+    worse = json.loads(rendered(answer([path], Question(metric="accuracy", where=("model=m2",))), "json"))["results"][1]
+    assert (worse["value"], worse["verdict"], worse["is_points"]) == (pytest.approx(-3), "undecided", True)
 
 
 def test_accuracy_is_no_gate(tmp_path):
@@ -192,6 +190,27 @@ def test_time_to_goal_counts_the_runs_that_missed_it_and_has_no_verdict_with_the
     (undecided,) = to_goal(tmp_path / "some.csv", ours, slower).comparisons
     assert undecided.verdict == "not judged"
     assert any("83% and 100% of the runs reached the goal" in note for note in undecided.notes)
+    slower[0] = lost_row(reason="crashed", params="goal=0.94", precision="bf16")
+    crashed = to_goal(tmp_path / "crashed.csv", ours, slower).comparisons[0].subject
+    assert (crashed.row["success"], crashed.lost_note) == (1, "1 of 6 trials have no time")
+
+
+def lost_row(**changes):
+    """A trial that ended without a figure."""
+    lost = {"seconds": None, "samples_per_second": None, "measured": "", "threads": None, "status": "failed"}
+    return row(**{"params": "epochs=1 goal=0.94", **lost, **changes})
+
+
+@pytest.mark.parametrize("cut", [{"reason": "diverged: the loss is nan"}, {"status": "timed_out"}])
+def test_trainings_that_diverged_or_were_stopped_missed_the_goal_and_leave_accuracy_without_verdict(tmp_path, cut):
+    kept, lost = accurate(FULL, params="epochs=1 goal=0.94"), lost_row(trial=9, precision="fp16", **cut)
+    given = [*kept, *(replace(each, precision="fp16") for each in kept), lost]
+    (comparison,) = to_goal(tmp_path / "rows.csv", given).comparisons
+    assert (comparison.verdict, comparison.ratio.value) == ("not judged", pytest.approx(7 / 6))
+    for metric in ("accuracy", "loss"):
+        records.append(tmp_path / f"{metric}.csv", [replace(each, loss=1.0) for each in given])
+        (comparison,) = compare([tmp_path / f"{metric}.csv"], Question(metric=metric)).comparisons
+        assert (comparison.verdict, comparison.subject.trials) == ("incomplete", 6)
 
 
 @pytest.mark.parametrize(
@@ -202,16 +221,16 @@ def test_what_never_looked_for_a_goal_reached_none(tmp_path, changes):
         to_goal(tmp_path / "rows.csv", goals(6, 0, **changes))
 
 
-@pytest.mark.parametrize(("metric", "gain"), [("seconds", "speedup"), ("rate", "speedup"), ("accuracy", "ratio")])
-def test_a_gain_is_above_1_where_the_subject_is_better(tmp_path, metric, gain):
-    """The subject has half the seconds, twice the rate and, of accuracy, half."""
+@pytest.mark.parametrize(("metric", "gain"), [("seconds", "speedup"), ("rate", "speedup"), ("accuracy", "points")])
+def test_a_gain_is_above_1_or_0_where_the_subject_is_better(tmp_path, metric, gain):
+    """The subject has half the seconds, twice the rate and 40 points less accuracy."""
     path = tmp_path / "rows.csv"
     figures = {"samples_per_second": 250.0, "accuracy": 0.8}
     records.append(path, [row(trial=n, seconds=v, **figures) for n, v in enumerate(FAST)])
     mixed = {"precision": "fp16", "samples_per_second": 500.0, "accuracy": 0.4}
     records.append(path, [row(trial=n, seconds=v / 2, **mixed) for n, v in enumerate(FAST)])
     said = answer([path], Question(metric=metric))
-    expected = pytest.approx(0.5 if metric == "accuracy" else 2)
+    expected = pytest.approx(-40 if metric == "accuracy" else 2)
     (line,) = table_of(said, "ratios" if metric == "accuracy" else "speedups")
     assert (line["subject"], line["baseline"], line["on"]) == ("fp16", "fp32", "RTX 2080 Ti")
     assert line[gain]["value"] == expected

@@ -12,7 +12,7 @@ from small_trials import MIXED
 
 from gpubench.cli.run import results_of
 from gpubench.rows import write
-from gpubench.studies.cards import placing
+from gpubench.studies.cards import ranked_rates
 
 CASE = {
     "suite": "made", "studies": "placing", "model": "resnet50", "precision": "fp16", "memory_format": "channels_last",
@@ -33,7 +33,7 @@ def test_a_suite_of_rates_is_compared_by_its_rates(tmp_path):
 
 def sentences(rate, **changes):
     trials = rows([100.0] * 2, **{**CASE, "samples_per_second": rate, **changes})
-    return placing.reference_sentences(pd.DataFrame(trials))
+    return ranked_rates.reference_sentences(pd.DataFrame(trials))
 
 
 @pytest.mark.e2e
@@ -51,7 +51,7 @@ def test_the_encoder_and_the_anchor_are_the_published_ones():
     assert sum(weight.numel() for weight in encoder.parameters()) == pytest.approx(109e6, rel=0.02)
     encoder = training.Encoder(1).to(torch.bfloat16)
     assert encoder(torch.randint(0, VOCABULARY, (2, SEQUENCE))).dtype is torch.bfloat16
-    base = placing.anchor()
+    base = ranked_rates.anchor()
     assert (base.card, base.figure, base.unit) == ("RTX 3090", 1218, "images/s")
 
 
@@ -70,7 +70,7 @@ def test_a_card_is_compared_with_its_reference_if_it_has_one():
     (text,) = sentences(4.0, card="AMD EPYC", device="cpu", precision="bf16")
     assert lacking(text, "AMD EPYC", "CPU") == []
     assert sentences(1900.0, card="NVIDIA GeForce RTX 4090", studies="") == []
-    assert placing.reference_sentences(pd.DataFrame(columns=["studies", "card", "device"])) == []
+    assert ranked_rates.reference_sentences(pd.DataFrame(columns=["studies", "card", "device"])) == []
 
 
 @pytest.mark.parametrize(("changes", "required"), [

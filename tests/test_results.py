@@ -112,12 +112,13 @@ def test_times_as_people_say_them():
         2075: "35 min", 6300: "1 h 45 min", 36e3: "10 h", 5.4e6: "62.5 days",
     }  # fmt: skip
     assert {seconds: duration(seconds) for seconds in expected} == expected
-    sides = {(9, 10): "9.0/10 s", (1680, 2100): "28/35 min", (8.64e5, 1.728e6): "10/20 days", (0.02, 0.5): "0.02/0.5 s"}
+    sides = {(9, 10): "9.00/10 s", (1680, 2100): "28/35 min", (8.64e5, 1.728e6): "10/20 days",
+             (0.005551, 0.0072): "0.00555/0.00720 s"}  # fmt: skip
     of = {(one, other): result(parts=(Part("m", one, other, other / one),)) for one, other in sides}
     assert {key: words.sides_of(made, "s") for key, made in of.items()} == sides
     assert words.sides_of(of[1680, 2100], "samples/s") == "1,680/2,100"
-    assert words.sides_of(of[8.64e5, 1.728e6], "samples/dollar") == "0.86/1.7 million"
-    assert words.sides_of(replace(of[9, 10], unit="samples/s"), "s") == "9.0/10 samples/s"
+    assert words.sides_of(of[8.64e5, 1.728e6], "samples/dollar") == "0.864/1.73 million"
+    assert words.sides_of(replace(of[9, 10], unit="samples/s"), "s") == "9.00/10 samples/s"
 
 
 def test_a_first_look_does_not_join_what_is_compared(cli, tmp_path):
@@ -190,7 +191,9 @@ def test_a_batch_that_learnt_nothing_is_no_crash(tmp_path, accuracies):
         rows([1.0], params=f"epochs=9 global_batch={batch} optimizer=sgd", accuracy=accuracy, **same)
         for batch, accuracy in zip((512, 4096), accuracies, strict=True)
     ]
-    (one,) = [each for each in found(tmp_path, *own) if each.kind == "batch"]
+    lost = replace(own[1][0], trial=1, status="failed", reason="diverged: the loss is nan", accuracy=None)
+    (one,) = [each for each in found(tmp_path, *own, [lost]) if each.kind == "batch"]
+    assert one.caveats[0] == "batch 4,096: 1 of 2 trials diverged or reached the time limit"
     assert one.figure == f"{(accuracies[1] - accuracies[0]) * 100:+.1f} pt"
     (chart,) = answer([tmp_path / "a.csv"], Question()).sections[0].charts
     assert ("by images per step" in chart.subtitle, chart.foot.endswith("; 2 of 2 runs throttled")) == (True, True)

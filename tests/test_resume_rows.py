@@ -303,7 +303,7 @@ def test_what_must_agree_for_one_session_and_on_every_machine():
         "torch": "2.15.0", "torchvision": "0.30.0", "fastai": "2.8.7", "cuda": "13.2", "cudnn": "92600",
         "python": "3.11.7", "cpu": "AMD EPYC", "cpu_count": 16, "gpubench": "0.2.0", "suite_version": 4,
         "suite_digest": "0123456789abcdef", "params": "epochs=3 wide=true", "mode": "full", "data": "toy",
-        "weights": "imagenet", "memory_limit_bytes": 5, "switches": "",
+        "weights": "imagenet", "memory_limit_bytes": 5, "switches": "", "clocks_policy": "",
     }  # fmt: skip
     second = replace(CASE, suite="other", model="large", suite_digest="f" * 20, data="", processes=1)
     assert terms_of([CASE, second, CASE], [GPU, replace(GPU, card="A100")], HOST) == {

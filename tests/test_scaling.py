@@ -73,6 +73,19 @@ def test_which_rows_are_one_curve(tmp_path):
     assert found == [(1, 1.0, 1), (2, 1.0, 1), (4, 1.0, 1)]
 
 
+def test_what_may_mislead_about_a_curve(tmp_path):
+    def result(*rows):
+        (result,) = [each for each in answered(tmp_path, rows).results if each.kind == "scaling"]
+        return result.differences, result.caveats, result.projected
+
+    one, two = scaled([1], reason="read new files"), scaled([2], factor=1.2, marks="throttled", measured="projected")
+    above = "efficiency above 100%: the sides may be unlike"
+    assert result(*one, *two) == ((), (above, "1 of 2 runs throttled", "read new files"), True)
+    unlike = {"session": "s2", "cpu": "Arm", "suite_digest": "d2", "batch_policy": "max"}
+    expected = ("another card or session", "another cpu", "the timed code differs", "batch policies differ")
+    assert result(*scaled([1]), *scaled([2], **unlike)) == (expected, (), False)
+
+
 def with_batch(batch, accuracy, setting):
     params = f"epochs=8 global_batch={batch} optimizer=sgd {setting}"
     return row(suite="largebatch", studies="batch", params=params, accuracy=accuracy)

@@ -7,7 +7,7 @@ from facts import lacking
 from rows import group
 
 from gpubench.analysis.stats import Ratio
-from gpubench.analysis.verdicts import Comparison, comparison, judged
+from gpubench.analysis.verdicts import Comparison, comparison, judged, with_losses
 
 SIX = (100.0, 100.1, 100.2, 99.9, 99.8, 100.05)
 FAST = tuple(seconds / 2 for seconds in SIX)
@@ -47,6 +47,7 @@ def test_names_and_notes_follow_the_axis():
         ({"memory_format": "channels_last"}, {"memory_format": "contiguous"}, "",
          ("layout channels_last / contiguous",)),
         ({"memory_format": "channels_last"}, {}, "", ()),
+        ({"clocks_policy": "offset"}, {}, "precision + stack", ("differs in clocks_policy",)),
         ({"switches": "CUDA_LAUNCH_BLOCKING=1"}, {}, "precision + stack", ("differs in switches",)),
         ({"batch_policy": "max"}, {"batch_policy": "max"}, "", ("same batch",)),
         ({"batch_policy": "max", "batch_size": 160}, {"batch_policy": "max"}, "", ("batch 2.5 x",)),
@@ -189,7 +190,8 @@ def test_p_is_adjusted_over_all_that_are_shown_and_may_decide():
 )
 def test_a_time_limit_that_cut_trials_off_leaves_no_verdict(ours, theirs, verdict, notes):
     pair = group(FAST, precision="fp16", lost=ours), group(SIX, lost=theirs)
-    (c,) = judged([Comparison("precision", *pair, "fp16", "fp32", FASTER, notes=("before",))])
+    c = with_losses(Comparison("precision", *pair, "fp16", "fp32", FASTER, notes=("before",)), ["timed_out"])
+    (c,) = judged([c])
     assert (c.verdict, "; ".join(c.notes)) == (verdict, f"before; {notes}")
 
 

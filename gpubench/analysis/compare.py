@@ -16,6 +16,7 @@ import pandas as pd
 from gpubench.analysis import matching, metrics, verdicts
 from gpubench.analysis.groups import (
     CONFLICT,
+    CUT_SHORT,
     UNREAD,
     Group,
     completed,
@@ -296,5 +297,8 @@ def _judged(workloads: Sequence[Workload], metric: Metric) -> list[Workload]:
     family = [c for workload in workloads for c in workload.comparisons]
     if metric.name == "time-to-goal":
         family = list(map(verdicts.without_verdict_if_missed, family))
+    # Trainings that were cut short would be the least accurate ones.
+    fatal = CUT_SHORT if metric.statuses == TRAINED else ("timed_out",)
+    family = [verdicts.with_losses(c, fatal) for c in family]
     judged = iter(verdicts.accuracies_judged(family) if metric.by_loss else verdicts.judged(family))
     return [replace(g, comparisons=list(islice(judged, len(g.comparisons)))) for g in workloads]

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -33,6 +33,12 @@ MARKS = ("shared", "throttled", "clock_fell", "unsteady", "resumed")
 
 CONFLICT = "conflict"
 """Status of rows of one trial that contradict each other; only in memory, never in files."""
+
+DIVERGED = "diverged"
+"""Status of failed trainings whose `reason` begins with this word; only in memory."""
+
+CUT_SHORT = ("timed_out", DIVERGED)
+"""Statuses of trainings that missed their goal without an accuracy."""
 
 UNREAD = ("laps", "precision_proof", "row_digest")
 """Columns that comparisons do not use. They are not read, to save memory."""
@@ -69,7 +75,7 @@ class Group:
     accuracy, peak_memory_bytes = Number(), Number()
 
     row: Mapping[str, Any]
-    """The first row of the group, in which outcomes (measured columns) are medians over its trials."""
+    """The first row of the group, with the medians of outcomes (measured columns) and the remarks of all its trials."""
     values: tuple[float, ...]
     """The compared value of each trial: seconds of the whole run, or another metric. Less is better."""
     label: str
@@ -169,7 +175,8 @@ def completed(frame: pd.DataFrame) -> pd.DataFrame:
         "params": params.map(lambda text: params_without(text, STACK_PARAMS)),
     }
     rows = rows.assign(**{name: _of_identities(rows, values) for name, values in columns.items()})
-    return rows.assign(case=numbered(rows, CASE))
+    diverged = rows["status"].isin(["failed"]) & rows["reason"].str.startswith(DIVERGED)
+    return rows.assign(case=numbered(rows, CASE), status=rows["status"].mask(diverged, DIVERGED))
 
 
 def as_compared(frame: pd.DataFrame) -> "dict[str, pd.Series[Any]]":
@@ -188,6 +195,7 @@ def as_compared(frame: pd.DataFrame) -> "dict[str, pd.Series[Any]]":
         "unknown_device": frame["device"].where(frame["device_hash"] == "", ""),
         "link": _map_texts(frame["interconnect"], link_of),
         "start": frame["start"].replace("", "fresh"),
+        "clocks_policy": frame["clocks_policy"].replace("", "default"),
         "power_cap": watts.map("{:.0f} W".format).where(capped, ""),
     }
 
@@ -235,7 +243,7 @@ def list_without_value(bad: pd.DataFrame, left_out: list[str], figure: str) -> N
         suite, model, precision, _, card, status, reason = (shown(str(part)) for part in key)  # type: ignore[attr-defined]
         why = "missed the goal" if status == "goal_missed" else status.replace("_", " ")
         why += f", but without {figure}" if status == "ok" else ""
-        why += f" ({reason})" if reason else ""
+        why += f" ({reason.removeprefix(f'{DIVERGED}: ')})" if reason else ""
         left_out.append(f"{suite} {model} {precision} on {short(card)}: {count} run{'s' * (count > 1)} {why}")
 
 
@@ -248,6 +256,8 @@ def groups_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[
     first = frame.drop_duplicates("group").set_index("group").sort_index()
     outcomes = [name for name in OUTCOMES if frame[name].notna().any()]
     first[outcomes] = pd.DataFrame({name: trials[name].median() for name in outcomes})  # one by one: less memory
+    remarks = frame[(frame["status"] == "ok") & (frame["reason"] != "")].groupby("group")["reason"].agg(distinct)
+    first.loc[remarks.index, "reason"] = remarks
     first.loc[frame.loc[frame["measured"].isin(["projected"]), "group"].unique(), "measured"] = "projected"
     marks = _marks_of(frame)
     groups = [
@@ -265,6 +275,14 @@ def groups_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[
         )
     ]
     return in_order(groups)
+
+
+def distinct(reasons: Iterable[str]) -> str:
+    """Return the distinct remarks of several rows; of those that differ only in numbers the first."""
+    remarks: dict[str, str] = {}
+    for remark in filter(None, "; ".join(reasons).split("; ")):
+        remarks.setdefault(re.sub(r"[\d.]+", "", remark), remark)
+    return "; ".join(remarks.values())
 
 
 def _by_group(frame: pd.DataFrame, *columns: str) -> list[list[tuple[Any, ...]]]:
@@ -293,7 +311,7 @@ def marks_in(rows: pd.DataFrame) -> Counter[str]:
 def _lost(frame: pd.DataFrame, ok: "pd.Series[bool]") -> dict[int, Counter[str]]:
     """Return for each identity of an ok row how many trials of its case have no time, by status."""
     numbers = frame["case"]
-    without = ~ok & frame["status"].isin(["timed_out", "failed", "out_of_memory", CONFLICT])
+    without = ~ok & frame["status"].isin([*CUT_SHORT, "failed", "out_of_memory", CONFLICT])
     counts: dict[int, Counter[str]] = defaultdict(Counter)
     for number, status in zip(numbers[without], frame.loc[without, "status"], strict=True):
         counts[number][status] += 1

@@ -11,11 +11,11 @@ from typing import Any
 
 import pandas as pd
 
-from gpubench.analysis.groups import CPU, short
+from gpubench.analysis.groups import CPU, CUT_SHORT, numbered, short
 from gpubench.analysis.matching import values_named
 from gpubench.analysis.stats import Ratio, median
 from gpubench.errors import UserError, did_you_mean
-from gpubench.rows.alike import GROUP
+from gpubench.rows.alike import TRIAL
 from gpubench.rows.read import stored
 from gpubench.rows.row import COLUMNS, FLAGS, NUMBERS
 from gpubench.rows.table import BROKEN, PLAUSIBLE
@@ -44,19 +44,24 @@ class Metric:
     statuses: frozenset[str] = frozenset({"ok"})
     """Statuses of the rows that are compared."""
     by_loss: bool = False
-    """Whether the difference from the best is judged (`accuracies_judged`), not the ratio to the slowest."""
+    """Whether the difference from the best is judged, in points (`accuracies_judged`), not the ratio to the slowest."""
 
     @property
     def gain(self) -> str:
-        """Heading of the column with the factor by which the subject is better."""
+        """Heading of the column with the factor, or the points, by which the subject is better."""
         if self.by_loss:
-            return "ratio"
+            return "points"
         return "speedup" if self.words[0] in {"faster", "sooner"} else f"times {self.words[0]}"
+
+    @property
+    def gain_unit(self) -> str:
+        """Unit of that column, as in `section.Column`."""
+        return "points" if self.by_loss else "ratio"
 
     def gain_of(self, ratio: Ratio) -> Ratio:
         """Return the factor by which the subject is better, from a ratio of compared values (less is better).
 
-        `accuracies_judged` has already inverted its ratios: they are of accuracies (more is better).
+        `accuracies_judged` has already replaced its ratios by differences in points (more is better).
         """
         return ratio if self.by_loss else ratio.inverse
 
@@ -176,13 +181,14 @@ def goals_of(frame: pd.DataFrame) -> "pd.Series[float]":
 
 
 def success_of(frame: pd.DataFrame) -> "pd.Series[float]":
-    """Return the share of each row's trainings that reached the goal; NaN without a goal or a finished training.
+    """Return the share of each row's trainings that reached the goal; NaN without a goal, and for other failures.
 
-    If an old or published row lacks the `success_rate`, the share follows from its status.
+    If an old or published row lacks the `success_rate`, the share follows from its status. It is 0 if the training
+    diverged or reached the time limit.
     """
     trained = frame["mode"].isin(["full", "published"]) & (frame["data"] != "synthetic")
     from_status = (frame["status"] == "ok").astype(float).where(trained & (goals_of(frame) > 0))
-    return frame["success_rate"].fillna(from_status).where(frame["status"].isin(TRAINED))
+    return frame["success_rate"].fillna(from_status).where(frame["status"].isin([*TRAINED, *CUT_SHORT]))
 
 
 def expected_time(frame: pd.DataFrame) -> pd.DataFrame:
@@ -190,7 +196,8 @@ def expected_time(frame: pd.DataFrame) -> pd.DataFrame:
 
     The quotient is the average time until a training reaches the goal; NaN if none did.
     """
-    by_group = success_of(frame).groupby([frame[column] for column in GROUP], dropna=False, sort=False)
+    # The rows of failed trials lack some columns of GROUP.
+    by_group = success_of(frame).groupby(numbered(frame, [*TRIAL, "batch_size"]))
     share = by_group.transform("mean").where(frame["status"].isin(TRAINED))
     texts = share.map("{:.0%} of the runs reached the goal".format)
     some = (share > 0) & (share < 1)

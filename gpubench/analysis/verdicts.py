@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
+from statistics import fmean
 
 from gpubench import welch
 from gpubench.analysis import stats
@@ -18,9 +19,9 @@ COLUMN_OF = {form: column for column, form in AS_COMPARED.items()}
 """The row's column, by the name of the form in which it is compared."""
 CODE_AXES = {"gpubench", "commit", "suite_version", "suite_digest"}
 """Axes that compare versions of the code that is timed."""
-OUT_OF_TURN = "the trials of both sides did not take turns: judged as two sessions"
-NON_INFERIOR = 0.005
-"""A side whose accuracy is lower by less than this (half a percentage point) counts as equally good."""
+OUT_OF_TURN = "trials did not take turns: judged as two sessions"
+NON_INFERIOR = 0.5
+"""A side whose accuracy is lower by less than this, in percentage points, counts as equally good."""
 MOST_TRIALS = 50
 """Largest number of trials that is advised. If more are needed, the advice is `over 50`."""
 
@@ -96,13 +97,17 @@ def groups_in(comparisons: Sequence[Comparison]) -> list[Group]:
 def pooled(comparisons: Sequence[Comparison], *, by_loss: bool) -> stats.Ratio:
     """Return the geometric mean of the ratios of several models, subject over other, with its 95% interval.
 
-    The ratios are of compared values (less is better). With `by_loss` the comparisons have the inverse ratios.
+    With `by_loss` the comparisons have differences in points, whose errors are independent: their arithmetic mean.
     """
+    if by_loss:
+        middle, ends = fmean(c.ratio.value for c in comparisons), [c.ratio.interval for c in comparisons]
+        half = math.hypot(*(high - low for low, high in filter(None, ends))) / 2 / len(comparisons)
+        return stats.Ratio(middle, middle - half, middle + half) if all(ends) else stats.Ratio(middle)
     together = all(_in_one_session(c.axis, c.subject, c.other) for c in comparisons)
     if len(comparisons) > 1 and together and len({c.subject.session for c in comparisons}) == 1:
         sides = [c.subject.rounds for c in comparisons], [c.other.rounds for c in comparisons]
         return stats.pooled_ratio(*sides, until=any(group.adaptive for group in groups_in(comparisons)))
-    return stats.mean_of_alike([_ratio(c.axis, c.subject, c.other) if by_loss else c.ratio for c in comparisons])
+    return stats.mean_of_alike([c.ratio for c in comparisons])
 
 
 def p_above(c: Comparison, limit: float) -> float:
@@ -128,12 +133,13 @@ def out_of_turn(subject: Group, other: Group) -> bool:
     quarter of the smaller group and more than one, elsewhere more than twice that. A few are normal: the order of cases
     differs by round. False if a start is unknown, or a group has one trial.
     """
-    starts = sorted((start, side) for side, group in enumerate((subject, other)) for start in group.starts)
+    shared = {*subject.starts} & {*other.starts} - {""}  # trials of one second have no known order
+    starts = [(start, side) for side, group in enumerate((subject, other)) for start in {*group.starts} - shared]
     fewest = min(len(subject.starts), len(other.starts))
-    if not subject.session or subject.session != other.session or fewest < 2 or not starts[0][0]:
+    if not subject.session or subject.session != other.session or fewest < 2 or not starts or not min(starts)[0]:
         return False
     most = max(1, fewest // 4)
-    in_a_row = [len(list(trials)) for _, trials in groupby(starts, key=itemgetter(1))]
+    in_a_row = [len(list(trials)) for _, trials in groupby(sorted(starts), key=itemgetter(1))]
     return max(in_a_row[0], in_a_row[-1]) > most or max(in_a_row) > 2 * most + 1
 
 
@@ -177,7 +183,6 @@ def _specimens_note(axis: str, subject: Group, other: Group) -> str:
 
 def judged(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Return the comparisons with verdicts, from p values that are adjusted over all of them."""
-    comparisons = [_with_losses(c) for c in comparisons]
     adjusted = _adjusted(comparisons)
     return [_judge(c, adjusted.get(id(c)), len(adjusted)) for c in comparisons]
 
@@ -192,11 +197,11 @@ def _adjusted(comparisons: Sequence[Comparison]) -> dict[int, float]:
     return dict(zip(map(id, family), stats.holm(p_values), strict=True))
 
 
-def _with_losses(c: Comparison) -> Comparison:
-    """Return the comparison with notes on trials without a time; `incomplete` if some reached the time limit."""
+def with_losses(c: Comparison, fatal: Sequence[str]) -> Comparison:
+    """Return the comparison with notes on trials without a figure; `incomplete` if some have a status in `fatal`."""
     sides = (c.subject_name, c.subject), (c.other_name, c.other)
     notes = [f"{name}: {group.lost_note}" for name, group in sides if group.lost]
-    cut = any(group.lost.get("timed_out") for _, group in sides)
+    cut = any(group.lost.get(status) for _, group in sides for status in fatal)
     return replace(c, verdict=c.verdict or ("incomplete" if cut else ""), notes=(*c.notes, *notes))
 
 
@@ -223,34 +228,35 @@ def accuracies_judged(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Return comparisons of accuracies with verdicts: is the subject less than half a point worse?
 
     Verdicts come from Welch's test, with Holm's correction over all comparisons. Existing verdicts stay. The values of
-    the groups are inverse accuracies; the ratios that are returned are of the accuracies themselves.
+    the groups are inverse accuracies; the `ratio` of each returned comparison is a difference of means, in points.
     """
-    compared = [_with_difference(c) for c in comparisons]
-    adjusted = _adjusted([c for c, _ in compared])
-    return [
-        replace(c, verdict=c.verdict or _accuracy_verdict(c, difference, adjusted.get(id(c), 1.0)))
-        for c, difference in compared
-    ]
+    compared = list(map(_with_points, comparisons))
+    adjusted = _adjusted(compared)
+    return [replace(c, verdict=c.verdict or _accuracy_verdict(c, adjusted.get(id(c), 1.0))) for c in compared]
 
 
-def _with_difference(c: Comparison) -> tuple[Comparison, float]:
-    """Return the comparison with the difference of accuracies as a note, and that difference: subject minus other.
+def accuracy_points(group: Group) -> list[float]:
+    """Return the accuracies of a group whose values are their inverses, in percentage points."""
+    return [100 / value for value in group.values]
 
-    The p value of its ratio becomes that of "the subject loses half a point", two-sided; None if a side has one value.
+
+def _with_points(c: Comparison) -> Comparison:
+    """Return the comparison with the difference of mean accuracies, subject minus other, as its `ratio` and as a note.
+
+    Its p value is that of "the subject loses half a point", two-sided; None if a side has one value.
     """
-    subject_values, other_values = ([1 / value for value in group.values] for group in (c.subject, c.other))
-    if min(len(subject_values), len(other_values)) < 2:
-        value, p = 1 / c.subject.median - 1 / c.other.median, None
-        note = f"{value * 100:+.2f} points"
-    else:
-        sides = welch.side_of(subject_values), welch.side_of(other_values)
-        value, p = sides[0].middle - sides[1].middle, welch.p_of(*sides, -NON_INFERIOR)
+    values = accuracy_points(c.subject), accuracy_points(c.other)
+    points = stats.Ratio(fmean(values[0]) - fmean(values[1]), specimens=c.ratio.specimens)
+    note = f"{points.value:+.2f} points"
+    if min(map(len, values)) > 1:
+        sides = welch.side_of(values[0]), welch.side_of(values[1])
         low, high = welch.t_interval(*sides, CONFIDENCE)
-        note = f"{value * 100:+.2f} points ({low * 100:+.2f} to {high * 100:+.2f})"
-    return replace(c, ratio=replace(c.ratio.inverse, p=p), notes=(*c.notes, note)), value
+        points = replace(points, low=low, high=high, p=welch.p_of(*sides, -NON_INFERIOR))
+        note += f" ({low:+.2f} to {high:+.2f})"
+    return replace(c, ratio=points, notes=(*c.notes, note))
 
 
-def _accuracy_verdict(c: Comparison, difference: float, adjusted_p: float) -> str:
+def _accuracy_verdict(c: Comparison, adjusted_p: float) -> str:
     specimens = c.ratio.specimens
     if c.ratio.p is None:
         return "one run"
@@ -258,7 +264,7 @@ def _accuracy_verdict(c: Comparison, difference: float, adjusted_p: float) -> st
         return "few trials"
     if adjusted_p >= 1 - CONFIDENCE:
         return "undecided"
-    if difference > -NON_INFERIOR:
+    if c.ratio.value > -NON_INFERIOR:
         return "non-inferior"
     if 0 < specimens < stats.DECIDING_SPECIMENS:  # other specimens of these cards may differ
         return "one specimen" if specimens == 1 else "few specimens"

@@ -20,7 +20,7 @@ from gpubench.runner import process
 from gpubench.show.terminal import table_lines
 from gpubench.show.wrap import line_width, wrapped
 from gpubench.studies.cards.figures import short_name
-from gpubench.studies.cards.placing import expected_rate
+from gpubench.studies.cards.ranked_rates import expected_rate
 from gpubench.studies.section import Column, Estimate, Table, Value
 
 LIMIT = 0.07

@@ -12,7 +12,15 @@ from gpubench.show.numbers import significant
 from gpubench.show.terminal import table_lines
 from gpubench.show.wrap import line_width, wrapped
 from gpubench.studies.cards.figures import short_name
-from gpubench.studies.cards.placing import KIND, MODEL, PIXELS, anchor, expected_of, expected_sentence, why_not_ranked
+from gpubench.studies.cards.ranked_rates import (
+    KIND,
+    MODEL,
+    PIXELS,
+    anchor,
+    expected_of,
+    expected_sentence,
+    why_not_ranked,
+)
 from gpubench.studies.cards.ranking import WELL_KNOWN
 from gpubench.studies.cards.ratio import published_speeds
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Table

@@ -227,7 +227,7 @@ def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
     from gpubench.show.terminal import cases_lines
     from gpubench.show.wrap import line_width, wrapped
     from gpubench.studies.answer import answer_to, in_units
-    from gpubench.studies.cards.placing import reference_sentences
+    from gpubench.studies.cards.ranked_rates import reference_sentences
     from gpubench.suite.trial import TRAINED
 
     rows = load_rows([path])

@@ -84,6 +84,7 @@ class Row:
     clocks_policy: str = column(
         "card",
         "default, or what was done to the clocks: application clock, offset (a lock by nvidia-smi -lgc cannot be read)",
+        role=Role.SETTING,
     )
     ecc: str = column("card", "error correction of the card's memory: on or off")
     mig: str = column("card", "on if the device is a slice of a card")

@@ -1,6 +1,6 @@
 """Finds the batch of each case of a run (--batch max, fastest): runs probes, and lets a trial confirm the batch found.
 
-A probe is a child process with a short lap; batch_sizes.py decides which batch comes next.
+A probe is a child process with a short lap; batch_search.py decides which batch comes next.
 """
 
 import json
@@ -11,7 +11,7 @@ from gpubench.hardware import host
 from gpubench.hardware.environment import Device
 from gpubench.printed import Say
 from gpubench.rows.table import BROKEN, number
-from gpubench.runner.batch_sizes import ProbeResult, fastest_batch, largest_batch
+from gpubench.runner.batch_search import ProbeResult, fastest_batch, largest_batch
 from gpubench.runner.cases import failed_by
 from gpubench.runner.resume import EarlierRun
 from gpubench.runner.session import Session

@@ -8,12 +8,11 @@ from typing import Any
 
 from gpubench.printed import shown
 from gpubench.rows.spreadsheet import csv_text
-from gpubench.show.numbers import filled_columns, interval_text
+from gpubench.show.numbers import filled_columns, interval_text, read_of
 from gpubench.show.terminal import cells_of, legend
 from gpubench.studies.section import Answer, Section, Table, flat
-from gpubench.studies.words import read_of
 
-JSON_VERSION = 2
+JSON_VERSION = 3
 """Version of the JSON: raised when a field is removed or changes its meaning. docs/comparing.md describes it."""
 HIDDEN = {"charts", "cases", "note", "detail", "places"}
 """Fields that are not in the JSON: pictures, ids of cases, and how a terminal shows a column."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from gpubench.printed import size_text
-from gpubench.studies.section import Column, Estimate, Table, Value
+from gpubench.studies.section import Answer, Column, Estimate, Table, Value
 
 LEAST_P = 0.0001
 """Smaller p values are shown as `<0.0001`."""
@@ -65,3 +65,20 @@ def significant(value: float, half_width: float | None = None) -> str:
     digits = 3 if not half_width else math.ceil(math.log10(abs(value) / half_width)) + 1
     decimals = max(0, min(max(digits, 2), 6) - 1 - magnitude)
     return f"{value:.3g}" if decimals > 6 else f"{value:,.{decimals}f}"
+
+
+def read_of(answer: Answer) -> list[str]:
+    """Return how many files and rows were read; if the answer covers all, also how many rows were not compared."""
+    files = f"{answer.files:,} file{'s' * (answer.files != 1)}"
+    rows = f"{answer.rows:,} row{'s' * (answer.rows != 1)}"
+    if not answer.rows:
+        return [f"{files}, no rows."] if answer.files else []
+    if answer.about < answer.rows:
+        return [f"{answer.about:,} of {rows}{f' in {files}' if answer.files else ''}."]
+    sentences = [f"{files}, {rows}." if answer.files else f"{rows}."]
+    sentences += [f"{answer.unread} file{'s' * (answer.unread > 1)} not read."] * bool(answer.unread)
+    sentences += [f"{answer.stopped:,} trial{'s' * (answer.stopped > 1)} not finished."] if answer.stopped else []
+    what = "a usable time" if answer.metric == "seconds" else f"a figure for {answer.metric}"
+    sentences += [f"{answer.failed - answer.stopped:,} without {what}."] * (answer.failed > answer.stopped)
+    sentences += [f"{answer.missed:,} run{'s' * (answer.missed > 1)} missed the goal."] if answer.missed else []
+    return sentences

@@ -20,10 +20,11 @@ from gpubench.rows.embed import html_link
 from gpubench.rows.row import DIGEST
 from gpubench.show.charts import charts_of, dated, days_of, drawn, figure_of, first_charts
 from gpubench.show.html import grid_of, rendered
+from gpubench.show.numbers import read_of
 from gpubench.show.style import BLUE, INK, style
 from gpubench.studies.answer import in_units
 from gpubench.studies.section import Answer, Bars, Section
-from gpubench.studies.words import listed, read_of
+from gpubench.studies.words import listed
 
 if TYPE_CHECKING:
     from markupsafe import Markup

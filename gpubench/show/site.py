@@ -17,6 +17,7 @@ from gpubench.analysis.groups import short
 from gpubench.printed import shortened
 from gpubench.show.charts import dated, figure_of, first_charts
 from gpubench.show.html import Grid, HtmlCell, HtmlLine, cell_of, rendered
+from gpubench.show.numbers import read_of
 from gpubench.show.page import FIRST, inline, measured_on, page_of, rules_of
 from gpubench.show.style import style
 from gpubench.studies.answer import only
@@ -27,7 +28,7 @@ from gpubench.studies.cards.ratio import SpeedRatio, published_speeds
 from gpubench.studies.cases import batch_text, estimate, known
 from gpubench.studies.ranked_cases import Contents, RankedCase, SiteRow
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result
-from gpubench.studies.words import author, gain, notes_of, read_of, slug, times, without_author
+from gpubench.studies.words import author, gain, notes_of, slug, times, without_author
 
 WEB = re.compile(
     r"(?:https?://)?(?P<place>[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,}/[\w./~%+-]+?)"

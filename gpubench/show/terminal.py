@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len
 
 from gpubench.printed import duration, shortened, shown
-from gpubench.show.numbers import filled_columns, interval_text, significant
+from gpubench.show.numbers import filled_columns, interval_text, read_of, significant
 from gpubench.show.wrap import LEAST_WIDTH, WIDTH, cut, fitted, folded, indented, line_width, wrapped
 from gpubench.studies.section import Answer, Result, Section, Table
-from gpubench.studies.words import PROJECTED, gain, range_text, read_of, sides_of
+from gpubench.studies.words import PROJECTED, ends_of, gain, sides_of
 
 LINES = 25
 NARROW = 60
@@ -221,16 +221,18 @@ def _line(result: Result, unit: str) -> tuple[str, str, str, str, str]:
     value, interval, verdict, what, origin = cells_of(result)
     doubt = "?" if result.interval and not result.decided else ""
     signs = f"{doubt}{'*' * bool(result.caveats)}"
-    return f"{value}{signs}", interval or verdict.removesuffix("*"), sides_of(result, unit), what, origin
+    ends = [interval, verdict.removesuffix("*")][: 2 if not interval or (result.is_points and result.decided) else 1]
+    return f"{value}{signs}", ", ".join(filter(None, ends)), sides_of(result, unit), what, origin
 
 
 def cells_of(result: Result) -> tuple[str, str, str, str, str]:
     """Return a result's value, interval, verdict, what is compared, and details. `legend` explains the signs."""
-    interval = f"{'mean ' * bool(result.figure)}{range_text(result.interval)}" if result.interval else ""
+    interval = f"{'mean ' * bool(result.figure)}{ends_of(result, ' to ' if result.is_points else '-')}"
     what = f"{result.what} on {result.place}" if result.place else result.what
+    figure = result.figure or (f"{result.value:+.2f}" if result.is_points else gain(result.value))
     line = (
-        f"{'~' * result.projected}{result.figure or gain(result.value)}",
-        interval,
+        f"{'~' * result.projected}{figure}",
+        interval if result.interval else "",
         f"{'undecided' if result.sure else result.verdict}{'*' * bool(result.caveats)}",
         what,
         ", ".join(part for part in (result.origin, *result.settings, result.models_beside(what)) if part),
@@ -315,7 +317,7 @@ def _by_model(results: Sequence[Result], answer: Answer, width: int) -> list[str
 
 def _details(result: Result) -> list[str]:
     """Return the interval, the verdict and the differences of a result, where it has them."""
-    texts = [f"95% {gain(result.interval[0])} to {gain(result.interval[1])}"] if result.interval else []
+    texts = [f"95% {ends_of(result)}"] if result.interval else []
     texts += [result.verdict] if result.verdict != "one run" else []
     return [*texts, *result.differences, *[PROJECTED] * result.projected]
 
@@ -344,7 +346,8 @@ def _tail(answer: Answer, results: list[Result], listed: list[Result], width: in
     yield from wrapped(" ".join(parts), width)
     if width >= NARROW:
         better = "faster" if answer.gain == "speedup" else "better"
-        ratios = [f"A / B: above 1, A is {better}."] * any(r.baseline and (r.parts or not r.figure) for r in listed)
+        compares = any(r.baseline and (r.parts or not r.figure) for r in listed)
+        ratios = [f"A / B: above {int(answer.gain != 'points')}, A is {better}."] * compares
         doubt = ["?: no clear verdict."] if any(result.interval and not result.decided for result in results) else []
         signs = " ".join([*ratios, *doubt, *legend(results)])
         signs = signs if in_full else signs.replace("has a caveat.", "has a caveat; see --all.")

@@ -11,8 +11,9 @@ from gpubench.analysis.metrics import Metric
 from gpubench.analysis.verdicts import Comparison, groups_in
 from gpubench.studies import words
 from gpubench.studies.cases import cases_table, evidence_table, known, rate_text
-from gpubench.studies.pairs import compares_more, is_change, pair_result, why_no_figure
+from gpubench.studies.pairs import compares_more, is_change, pair_result
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Estimate, Result, Section, Table, Value
+from gpubench.studies.sides import why_lost
 
 
 def sections(compared: Compared) -> Iterator[Section]:
@@ -46,7 +47,7 @@ def _table(changes: Sequence[Comparison], workload: Workload, metric: Metric) ->
     """Return the table: a line per change, with the reason if it could not run."""
     lines = [_line(c, metric) for c in changes]
     for hole in workload.holes:
-        why = why_no_figure(hole, metric)
+        why = why_lost(hole, metric)
         lines.append({Column("change"): hole.model, Column("verdict"): why, Column("notes", note=True): hole.reason})
     return Table.of("changes", lines)
 
@@ -56,7 +57,7 @@ def _line(c: Comparison, metric: Metric) -> dict[Column, Value]:
     is_slow = metric.name == "seconds" and c.verdict != "faster"
     return {
         Column("change"): c.subject_name,
-        Column(metric.gain, "ratio", "higher"): Estimate(gain.value, gain.low, gain.high),
+        Column(metric.gain, metric.gain_unit, "higher"): Estimate(gain.value, gain.low, gain.high),
         Column("verdict"): metric.word_of(c.verdict),
         Column("p", "p"): gain.p,
         Column("peak memory", "bytes", "lower"): known(change.peak_memory_bytes),
@@ -79,14 +80,14 @@ def _chart(changes: Sequence[Comparison], title: str, metric: Metric) -> Bars:
     for c in changes:
         gain, note = metric.gain_of(c.ratio), c.verdict if c.verdict in {"same", "undecided"} else ""
         bar_groups.append(BarGroup(c.subject_name, (Bar(c.subject_name, gain.value, gain.interval, note=note),)))
-    groups = groups_in(changes)
+    groups, even = groups_in(changes), 0 if metric.by_loss else 1
     return Bars(
         words.slug(f"{groups[0].suite} changes {groups[0].label}"),
         faster[0] if faster else f"No change is {metric.words[0]} than {PLAIN} by its verdict",
-        f"{metric.gain.capitalize()} over {PLAIN}, with 95% intervals; above 1 is {metric.words[0]}; {title}",
+        f"{metric.gain.capitalize()} over {PLAIN}, with 95% intervals; above {even} is {metric.words[0]}; {title}",
         tuple(bar_groups),
-        "ratio",
-        reference=1.0,
+        metric.gain_unit,
+        reference=float(even),
         foot=words.chart_foot(groups),
         cases=words.behind(groups),
     )

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import pandas as pd
 
 from gpubench.analysis.compare import Compared, Workload
-from gpubench.analysis.groups import Group, marks_in, short
+from gpubench.analysis.groups import CUT_SHORT, Group, marks_in, short
 from gpubench.rows.alike import STACK
 from gpubench.rows.params import params_of, params_without
 from gpubench.rows.read import stored
 from gpubench.rows.table import BROKEN, number
 from gpubench.studies import words
-from gpubench.studies.cases import cases_of, known
+from gpubench.studies.cases import cases_of, cut_notes, known
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table, Value
 from gpubench.suite.trial import TRAINED
 
@@ -37,6 +37,8 @@ class BatchAccuracy:
     seconds: float
     rate: float
     marks: Counter[str]
+    cut: int
+    """Trials that diverged or reached the time limit."""
     lr: str = ""
     """The learning rate, if it depends on the batch; else empty."""
 
@@ -136,6 +138,7 @@ def _of_accuracy(compared: Compared) -> Iterator[Section]:
     batches = pd.to_numeric(rows["params"].map(lambda text: params_of(text).get("global_batch")), errors="coerce")
     recipes = rows["params"].map(lambda text: params_without(str(text), ["global_batch"]))
     rows = rows.assign(params=recipes, global_batch=batches)[batches.between(1, 1e9)]
+    rows = rows.assign(cut=rows["case"].map(Counter(frame.loc[frame["status"].isin(CUT_SHORT), "case"])))
     for suite, of_suite in _with_learning_rates(rows).groupby("suite", sort=False):
         yield _accuracy_section(str(suite), of_suite)
 
@@ -171,7 +174,8 @@ def _batch(rows: pd.DataFrame) -> BatchAccuracy:
     names = ("accuracy", "value", "samples_per_second")
     accuracy, seconds, rate = (float(rows[name].dropna().median()) for name in names)
     batch, lr = int(rows["global_batch"].iloc[0]), str(rows["lr"].iloc[0])
-    return BatchAccuracy(batch, accuracy, len(rows), seconds, rate, marks_in(rows), lr)
+    cut = int(rows.drop_duplicates("case")["cut"].sum())
+    return BatchAccuracy(batch, accuracy, len(rows), seconds, rate, marks_in(rows), cut, lr)
 
 
 def _accuracy_section(suite: str, rows: pd.DataFrame) -> Section:
@@ -186,7 +190,9 @@ def _accuracy_section(suite: str, rows: pd.DataFrame) -> Section:
             Column("seconds", "s", "lower"): size.seconds,
             Column("samples/s", "samples/s", "higher"): size.rate,
             Column("trials", "count"): size.trials,
-            Column("notes", note=True): "; ".join(words.marked(size.marks, size.trials)),
+            Column("notes", note=True): "; ".join(
+                [*cut_notes(size.cut, size.trials), *words.marked(size.marks, size.trials)]
+            ),
         }
         for name, sizes in recipes.items()
         for size in sizes
@@ -228,7 +234,10 @@ def _accuracy_result(suite: str, name: str, sizes: list[BatchAccuracy], cases: f
         said=f"Batch {_named(large)} has {change} than batch {_named(small)}",
         origin=suite,
         figure=f"{points:+.1f} pt",
-        caveats=tuple(words.marked(small.marks + large.marks, small.trials + large.trials, "runs ")),
+        caveats=(
+            *(f"batch {size.batch:,}: {text}" for size in (small, large) for text in cut_notes(size.cut, size.trials)),
+            *words.marked(small.marks + large.marks, small.trials + large.trials, "runs "),
+        ),
         cases=cases,
     )
 

@@ -72,6 +72,11 @@ def cases_table(groups: Sequence[Group], metric: Metric) -> Table:
     return Table.of("cases", lines)
 
 
+def cut_notes(cut: int, trained: int) -> list[str]:
+    """Return the note on the trials that diverged or reached the time limit, beside `trained` others; [] if none."""
+    return [f"{cut} of {cut + trained} trials diverged or reached the time limit"] if cut else []
+
+
 def batch_text(group: Group) -> str:
     """Return the batch and the policy that chose it."""
     size = "unknown " if math.isnan(group.batch_size) else f"{group.batch_size:.0f} "

@@ -1,19 +1,19 @@
 """The study `ladder`: models that each add one change, and the speedup of each step. `answer` calls it."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
 
 from gpubench.analysis.compare import Compared
-from gpubench.analysis.groups import Group, groups_of, numbered
+from gpubench.analysis.groups import CUT_SHORT, Group, groups_of, numbered
 from gpubench.rows.alike import GROUP, SPECIMEN, WORKLOAD
 from gpubench.rows.params import params_of, params_text
 from gpubench.studies import words
 from gpubench.studies.bound import bound_of
-from gpubench.studies.cases import estimate, evidence_table, known
+from gpubench.studies.cases import cut_notes, estimate, evidence_table, known
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Section, Table, Value
 from gpubench.suite.trial import TRAINED
 
@@ -63,26 +63,30 @@ def ladders_of(frame: pd.DataFrame, labels: Mapping[tuple[str, ...], str]) -> li
     rows = frame[frame["rung"].notna() & frame["status"].isin(TRAINED) & (frame["value"] > 0)]
     ladders = []
     rows = rows.assign(group=numbered(rows, GROUP))
+    cut = Counter(frame.loc[frame["status"].isin(CUT_SHORT), "case"])
     for _, trials in rows.groupby([*WORKLOAD, *SPECIMEN, "precision", "batch_policy"], sort=False, dropna=False):
         groups = groups_of(trials, trials["value"] > 0, labels)
         by_model: dict[str, list[Group]] = defaultdict(list)
         for group in groups:
             by_model[group.model].append(group)
-        ladders.append(Ladder([_rung(same, trials) for same in by_model.values()], words.behind(groups)))
+        ladders.append(Ladder([_rung(same, trials, cut) for same in by_model.values()], words.behind(groups)))
     return ladders
 
 
-def _rung(groups: Sequence[Group], trials: pd.DataFrame) -> Group:
+def _rung(groups: Sequence[Group], trials: pd.DataFrame, cut: Mapping[int, int]) -> Group:
     """Return the group with most trials. Its row has the mean accuracy and the mean success rate of the trials.
 
-    In its row, `left_out` counts trials of the other groups; `in_shares`: a trial's success rate is neither 0 nor 1.
+    In its row, `left_out` counts trials of the other groups, and `cut` those that diverged or reached the time limit
+    (from `cut`, by case; they missed the goal). `in_shares`: a trial's success rate is neither 0 nor 1.
     """
     rung = max(groups, key=lambda group: group.trials)
     left_out = sum(group.trials for group in groups) - rung.trials
     number = trials.loc[trials["identity"] == rung.row["identity"], "group"].iloc[0]
     reached = trials.loc[trials["group"] == number, ["accuracy", "success_rate"]]
     in_shares = not reached["success_rate"].dropna().isin([0.0, 1.0]).all()
-    return replace(rung, row={**rung.row, **reached.mean(), "in_shares": in_shares, "left_out": left_out})
+    means, lost = reached.mean(), cut.get(rung.case, 0)
+    means["success_rate"] *= rung.trials / (rung.trials + lost)
+    return replace(rung, row={**rung.row, **means, "in_shares": in_shares, "left_out": left_out, "cut": lost})
 
 
 def sections(compared: Compared) -> Iterator[Section]:
@@ -140,6 +144,7 @@ def _notes(rung: Group) -> list[str]:
     """Return how many trials were left out, how many have each mark, and the remarks of a row that reached its goal."""
     left_out = rung.row["left_out"]
     notes = [f"{left_out} trial{'s' * (left_out > 1)} of another batch, torch or code left out"] if left_out else []
+    notes += cut_notes(rung.row["cut"], rung.trials)
     return [*notes, *words.marks_of([rung]), *(rung.reason.split("; ") if rung.reason and rung.status == "ok" else [])]
 
 
@@ -182,7 +187,8 @@ def _reached(rung: Group) -> str:
     share = known(rung.number("success_rate"))
     if share is None:
         return ""
-    return f"{share:.0%} of the runs" if rung.row["in_shares"] else f"{share * rung.trials:.0f} of {rung.trials}"
+    tried = rung.trials + rung.row["cut"]
+    return f"{share:.0%} of the runs" if rung.row["in_shares"] else f"{share * tried:.0f} of {tried}"
 
 
 def _chart(ladder: Ladder, first: Group, last: Group) -> Bars:

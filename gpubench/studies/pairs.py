@@ -5,21 +5,23 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import fmean
 
 from gpubench.analysis import stats
 from gpubench.analysis.compare import Compared, Workload
 from gpubench.analysis.groups import Group, short, text_of, texts_of
 from gpubench.analysis.matching import TWIN_POLICIES, axis_value, is_ablation
 from gpubench.analysis.metrics import RATE, SECONDS, Metric
-from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, groups_in, out_of_turn, pooled
+from gpubench.analysis.verdicts import OUT_OF_TURN, Comparison, accuracy_points, groups_in, out_of_turn, pooled
 from gpubench.rows.alike import STACK, TURNS
 from gpubench.rows.params import params_of
 from gpubench.studies import words
 from gpubench.studies.cases import cases_table, estimate, evidence_table, interval_of, policy_text
 from gpubench.studies.section import DECIDED, Bar, BarGroup, Bars, Column, Estimate, Part, Result, Section, Table, Value
+from gpubench.studies.sides import lost_models, unlike_figures, why_lost
 from gpubench.suite.precisions import FULL
 from gpubench.suite.trial import counts_by_rate
 
@@ -87,13 +89,8 @@ def without_compared(workload: Workload, compared: Compared) -> list[str]:
         missing = [hole for hole in workload.holes if axis_value(hole, axis) not in there]
         if len(there | {axis_value(hole, axis) for hole in missing}) > 1:
             for hole in missing:
-                lost.setdefault(axis_value(hole, axis), {})[why_no_figure(hole, compared.metric)] = None
+                lost.setdefault(axis_value(hole, axis), {})[why_lost(hole, compared.metric)] = None
     return [f"{value} has no result ({', '.join(whys)})" for value, whys in lost.items()]
-
-
-def why_no_figure(hole: Group, metric: Metric) -> str:
-    """Return the status of a failed case, or which figure its rows lack."""
-    return f"no {metric.title}" if hole.status == "ok" else hole.status.replace("_", " ")
 
 
 def _results(workload: Workload, comparisons: Sequence[Comparison], compared: Compared) -> Iterator[Result]:
@@ -108,7 +105,8 @@ def _results(workload: Workload, comparisons: Sequence[Comparison], compared: Co
             alike[key].append(c)
     for members in alike.values():
         for part, stack in _by_stack(members):
-            result = pair_result(part, compared.metric, mixed=_is_mixed(workload))
+            lost = lost_models(part, workload, compared.metric)
+            result = pair_result(part, compared.metric, mixed=_is_mixed(workload), lost=lost)
             yield replace(result, facts={**result.facts, **stack})
 
 
@@ -142,29 +140,30 @@ def _in_common(c: Comparison) -> tuple[str, str, str]:
     )
 
 
-def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: bool = False) -> Result:
-    """Return the result of comparisons that differ only in their model; `mixed`: MASTER is called mixed."""
+def pair_result(
+    comparisons: Sequence[Comparison], metric: Metric, *, mixed: bool = False, lost: Iterable[str] = ()
+) -> Result:
+    """Return the result of comparisons that differ only in model, with the caveats `lost`. `mixed`: see MASTER."""
     c = comparisons[0]
     place, precision, batch = _in_common(c)
     sides = [texts_of(group, ["device_hash", "power_cap", "memory_limit_bytes"]) for group in (c.subject, c.other)]
     twice = c.axis == "card" and bool(c.subject.device_hash) and sides[0] == sides[1]  # one card in two sessions
     kind = c.axis if c.axis in {"card", "precision"} and not twice else "other"
-    subject, baseline = _names(c)
-    if kind == "precision" and mixed:
-        subject, baseline = ("mixed" if name == MASTER else name for name in (subject, baseline))
+    subject, baseline = _names(c, mixed=mixed)
     if precision == MASTER and mixed:
         precision = "mixed precision"
     place = words.without_author(place, c.subject.source)
     ratios = [metric.gain_of(comparison.ratio) for comparison in comparisons]
-    value = stats.geometric_mean([ratio.value for ratio in ratios])
-    interval = pooled(comparisons, by_loss=metric.by_loss).inverse.interval
+    mean = metric.gain_of(pooled(comparisons, by_loss=metric.by_loss))
     verdict, sure = _verdict([metric.word_of(comparison.verdict) for comparison in comparisons])
-    groups, ends = groups_in(comparisons), wide_range([ratio.value for ratio in ratios])
+    groups = groups_in(comparisons)
+    ends = None if metric.by_loss else wide_range([ratio.value for ratio in ratios])
     name = "Mixed precision" if kind == "precision" and subject == "mixed" else words.name(subject)
     verb = "train" if kind == "card" and metric.words[0] == "faster" else "be"
     figure = metric.title.replace("samples", words.sample_of(c.subject.suite))
-    known = "undecided" if interval and interval[0] <= 1 <= interval[1] and verdict not in DECIDED else verdict
-    claim = words.better(name, words.name(baseline), ends or value, known, metric, verb=verb)
+    low, high = mean.interval or (math.inf, math.inf)
+    known = "undecided" if low <= 1 <= high and verdict not in DECIDED else verdict
+    claim = words.better(name, words.name(baseline), ends or mean.value, known, metric, verb=verb)
     claim += f" in {precision}" if precision else ""
     claim += f" on {words.name(place)}" if place else ""
     claim += ", depending on the model" if ends else ""
@@ -174,10 +173,11 @@ def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: boo
         groups,
         kind,
         subject,
-        value,
+        mean.value,
         claim,
         baseline=baseline,
-        interval=interval,
+        interval=mean.interval,
+        is_points=metric.by_loss,
         verdict=verdict,
         sure=sure,
         models=tuple(dict.fromkeys(comparison.subject.model for comparison in comparisons)),
@@ -189,20 +189,27 @@ def pair_result(comparisons: Sequence[Comparison], metric: Metric, *, mixed: boo
         place=place,
         origin=", ".join(filter(None, origin)),
         facts=words.facts_of(c.subject) | ({"batch": f"batch {batch}"} if batch not in {"", "0"} else {}),
-        differences=tuple(differences_of(comparisons)),
+        differences=tuple(differences_of(comparisons, metric)),
         caveats=(
             *["the same card in two runs: measure again"] * twice,
-            *[f"the mean is {words.gain(value)}"] * bool(ends),
-            *words.caveats_of(groups),
+            *[f"the mean is {words.gain(mean.value)}"] * bool(ends),
+            *lost,
+            *words.caveats_of(groups, [subject, baseline] * len(comparisons)),
         ),
         figure=words.range_text(ends) if ends else "",
         parts=tuple(_part(*pair, metric) for pair in zip(comparisons, ratios, strict=True)),
     )
-    if metric is SECONDS and all(counts_by_rate(g.studies, g.mode) and g.samples_per_second > 0 for g in groups):
+    return _with_charts(result, comparisons, ratios) if metric is SECONDS else result
+
+
+def _with_charts(result: Result, comparisons: Sequence[Comparison], ratios: Sequence[stats.Ratio]) -> Result:
+    """Return the result with charts, and with rates in its parts if all its trials count by their rates."""
+    groups = groups_in(comparisons)
+    if all(counts_by_rate(g.studies, g.mode) and g.samples_per_second > 0 for g in groups):
         rates = [replace(x, subject=_per_sample(x.subject), other=_per_sample(x.other)) for x in comparisons]
         parts = tuple(_part(*pair, RATE) for pair in zip(rates, ratios, strict=True))
         result = replace(result, parts=parts, unit=RATE.unit)
-    return result if metric.name != "seconds" else replace(result, charts=_charts(result, groups))
+    return replace(result, charts=_charts(result, groups))
 
 
 def wide_range(ratios: Sequence[float]) -> tuple[float, float] | None:
@@ -220,8 +227,10 @@ def _is_mixed(workload: Workload) -> bool:
     return {group.precision for group in workload.cases} - FULL == {MASTER}
 
 
-def _names(c: Comparison) -> tuple[str, str]:
+def _names(c: Comparison, *, mixed: bool) -> tuple[str, str]:
     subject, baseline = c.subject_name, c.other_name
+    if c.axis == "precision" and mixed:
+        subject, baseline = ("mixed" if name == MASTER else name for name in (subject, baseline))
     source = c.subject.source
     if words.without_author(subject, source) != words.without_author(baseline, source):
         subject, baseline = words.without_author(subject, source), words.without_author(baseline, source)
@@ -248,20 +257,25 @@ def _per_sample(group: Group) -> Group:
 def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
     return Part(
         c.subject.model,
-        metric.median_of(c.subject.values),
-        metric.median_of(c.other.values),
+        _figure_of(c.subject, metric),
+        _figure_of(c.other, metric),
         ratio.value,
         ratio.interval,
         c.subject.batch_size,
         c.other.batch_size,
         ", ".join(sorted(c.subject.marks)),
         ", ".join(sorted(c.other.marks)),
-        interval_of(c.subject, metric),
-        interval_of(c.other, metric),
+        None if metric.by_loss else interval_of(c.subject, metric),
+        None if metric.by_loss else interval_of(c.other, metric),
     )
 
 
-def differences_of(comparisons: Sequence[Comparison]) -> Iterator[str]:
+def _figure_of(group: Group, metric: Metric) -> float:
+    """Return a group's figure beside a ratio, the median, or beside points, the mean."""
+    return fmean(accuracy_points(group)) / 100 if metric.by_loss else metric.median_of(group.values)
+
+
+def differences_of(comparisons: Sequence[Comparison], metric: Metric = SECONDS) -> Iterator[str]:
     """Yield how the rows of both sides were made, and how the sides differ besides the axis."""
     groups = groups_in(comparisons)
     if any(group.mode == "quick" for group in groups):
@@ -275,6 +289,7 @@ def differences_of(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield from dict.fromkeys(
         f"differs in {', '.join(comparison.differing)}" for comparison in comparisons if comparison.differing
     )
+    yield from unlike_figures(comparisons, metric)
 
 
 def _batches_differ(c: Comparison) -> bool:
@@ -299,7 +314,7 @@ def _speedup(c: Comparison, metric: Metric, settings: Mapping[str, str]) -> dict
         Column("in"): "" if is_of_precisions else f"{c.subject.precision}{policy}",
         Column("on"): "" if c.axis == "card" else " and ".join(labels),
         **{Column(name): value for name, value in settings.items()},
-        Column(metric.gain, "ratio", "higher"): Estimate(ratio.value, ratio.low, ratio.high),
+        Column(metric.gain, metric.gain_unit, "higher"): Estimate(ratio.value, ratio.low, ratio.high),
         Column("verdict"): metric.word_of(c.verdict),
         Column("p", "p"): ratio.p,
         Column("trials", "count"): c.subject.trials,

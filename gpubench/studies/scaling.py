@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from gpubench.analysis.compare import Compared
-from gpubench.analysis.groups import only_sums, short
+from gpubench.analysis.groups import distinct, marks_in, only_sums, short
 from gpubench.analysis.metrics import goals_of
 from gpubench.rows.alike import LINK, SERIES, SPECIMEN, STACK
 from gpubench.rows.params import params_of
@@ -20,6 +20,17 @@ from gpubench.studies.section import Bar, BarGroup, Bars, Column, Result, Sectio
 
 MOST_PROCESSES = 1 << 20
 """Measured rows with more processes are ignored."""
+MOST_EFFICIENCY = 1.05
+"""A larger efficiency gets a caveat: more processes hardly make each of them faster."""
+UNLIKE = {
+    "device_hash": "another card or session",
+    "session": "another card or session",
+    "cpu": "another cpu",
+    "suite_digest": "the timed code differs",
+    "batch_policy": "batch policies differ",
+    "params": "schedules differ",
+}
+"""The difference between the ends of a curve, by the column in which they differ."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +59,7 @@ class Curve:
             rate=(figure, "median"),
             epochs=("epochs", "median"),
             trials=(figure, "size"),
-            note=("reason", lambda reasons: "; ".join(dict.fromkeys(filter(None, reasons)))),
+            note=("reason", distinct),
         )
         points["rate"] = 1 / points["rate"] if self.is_to_goal else points["rate"]
         per_process = points["rate"] / points.index
@@ -111,8 +122,8 @@ def _alike_rows(rows: pd.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[
     same = [*keys, *SPECIMEN, *(name for name in STACK if name not in LINK)]
     is_full_curve = rows.groupby(same, dropna=False)["processes"].transform("nunique") > 1
     joined = [column for column in SPECIMEN if column != "card"]
-    rows = rows.assign(**{column: rows[column].where(is_full_curve, "") for column in joined})
-    for values, members in rows.groupby(same, dropna=False, sort=False):
+    agreeing = rows.assign(**{column: rows[column].where(is_full_curve, "") for column in joined})
+    for values, members in rows.groupby([agreeing[column] for column in same], dropna=False, sort=False):
         yield dict(zip(same, values, strict=True)), members
 
 
@@ -154,6 +165,8 @@ def _result(curve: Curve, title: str) -> Result:
     """Return the result of the most processes over the fewest, with a chart of the efficiency."""
     points, suite, card = curve.points, str(curve.shared["suite"]), short(str(curve.shared["card"]))
     first, last, cases = points[0], points[-1], cases_of(curve.rows)
+    sides = [curve.rows[curve.rows["processes"] == point["processes"]] for point in (last, first)]
+    both = pd.concat(sides)
     gain = last["rate"] / first["rate"]
     verb = "reach the goal" if curve.is_to_goal else "train"
     claim = f"{last['processes']} processes {verb} {words.times(gain)} as fast as {first['processes']}"
@@ -167,7 +180,10 @@ def _result(curve: Curve, title: str) -> Result:
         "share",
         cases=cases,
     )
-    schedules = curve.rows["params"].nunique() if curve.is_to_goal else 1
+    differences = [text for name, text in UNLIKE.items() if set(sides[0][name]) != set(sides[1][name])]
+    remarks = (
+        [] if curve.is_to_goal else [text for point in (last, first) for text in point["note"].split("; ") if text]
+    )
     return Result(
         kind="scaling",
         suite=suite,
@@ -180,7 +196,13 @@ def _result(curve: Curve, title: str) -> Result:
         place=card,
         origin=f"{'to the goal, ' * curve.is_to_goal}efficiency {last['efficiency']:.0%}",
         facts={"title": title},
-        differences=(*["published"] * curve.is_to_goal, *["schedules differ"] * (schedules > 1)),
+        differences=(*["published"] * curve.is_to_goal, *dict.fromkeys(differences)),
+        caveats=(
+            *["efficiency above 100%: the sides may be unlike"] * (last["efficiency"] > MOST_EFFICIENCY),
+            *words.marked(marks_in(both), len(both), "runs "),
+            *dict.fromkeys(remarks),
+        ),
+        projected=bool(both["measured"].isin(["projected"]).any()),
         charts=(chart,),
         cases=cases,
         source="; ".join(curve.rows["source"].unique()) if curve.is_to_goal else "",

@@ -3,11 +3,9 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 ASKED = ("card", "precision", "other", "ladder", "ablation", "scaling", "epochs", "published", "batch", "stages",
@@ -66,15 +64,6 @@ class Table:
         """Return the table of these lines; a line is empty in the columns that it lacks."""
         columns = tuple(dict.fromkeys(column for line in lines for column in line))
         return cls(name, columns, tuple(tuple(line.get(column) for column in columns) for line in lines))
-
-
-def _numeric_frame(names: Sequence[str], lines: Sequence[Sequence[object]]) -> "pd.DataFrame":
-    """Return a data frame; a column without texts is numeric, with NaN where there is no figure."""
-    import pandas as pd
-
-    frame = pd.DataFrame(lines, columns=list(names))
-    is_text = frame.map(lambda value: isinstance(value, str)).any()
-    return frame.astype({name: float for name in names if frame[name].dtype == object and not is_text[name]})
 
 
 def flat(table: Table) -> tuple[list[str], list[list[str | int | float | None]]]:
@@ -171,7 +160,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a comparison. A ratio above 1 means that the subject is better, for every metric."""
+    """The result of a comparison. A ratio above 1, or points above 0, mean that the subject is better."""
 
     kind: str
     """One of ASKED."""
@@ -183,6 +172,8 @@ class Result:
     baseline: str = ""
     interval: tuple[float, float] | None = None
     """The 95% interval of the value."""
+    is_points: bool = False
+    """Whether value and interval are differences of mean accuracies in percentage points, not ratios."""
     verdict: str = ""
     """A verdict, such as `faster` or `undecided`; if there is none, the reason for that, such as `one run`."""
     sure: tuple[int, str] | None = None
@@ -326,31 +317,6 @@ class Answer:
     def comparisons(self) -> list[Result]:
         """Return the results that compare, or all if none does."""
         return [result for result in self.results if not result.says_why] or list(self.results)
-
-    @property
-    def cases(self) -> "pd.DataFrame":
-        """Return a data frame with a line per case of all sections: figures as numbers, with their intervals."""
-        import pandas as pd
-
-        tables = [(section, table) for section in self.sections for table in section.tables if table.name == "cases"]
-        frames = [
-            _numeric_frame(*flat(table)).assign(suite=section.suite, section=section.title) for section, table in tables
-        ]
-        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
-
-    @property
-    def findings(self) -> "pd.DataFrame":
-        """Return a data frame with a line per result, in the order of `in_order`."""
-        names = ("kind", "suite", "subject", "baseline", "precision", "place", "value", "verdict", "sentence")
-        lines = [
-            [*(getattr(result, name) for name in names), *(result.interval or (None, None))] for result in self.results
-        ]
-        return _numeric_frame([*names, "low", "high"], lines)
-
-    def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows."""
-        table = self.findings[["value", "low", "high", "verdict", "sentence"]]
-        return f"<p>{escape(self.headline)}</p>{table.to_html(index=False, na_rep='', float_format='{:.3g}'.format)}"
 
 
 def in_order(results: Sequence[Result]) -> list[Result]:

@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache
+from statistics import fmean
 from typing import Any
 
 from gpubench.analysis.groups import Group, short, text_of
@@ -14,7 +15,7 @@ from gpubench.errors import UserError
 from gpubench.printed import DATA_NAMES, MARKED, shortened, shown
 from gpubench.rows.alike import SPECIMEN, STACK
 from gpubench.rows.params import params_of, params_text, params_without
-from gpubench.studies.section import DECIDED, Answer, Result, Section
+from gpubench.studies.section import DECIDED, Result, Section
 from gpubench.suite import files
 
 NAME, FACT, CAVEAT = 36, 60, 120
@@ -49,6 +50,11 @@ def range_text(ends: tuple[float, float]) -> str:
     return f"{gain(ends[0])}-{gain(ends[1])}"
 
 
+def ends_of(result: Result, between: str = " to ") -> str:
+    """Return the ends of the interval of a result, `1.33 to 1.58`, with their signs if they are points; else empty."""
+    return between.join(f"{end:+.2f}" if result.is_points else gain(end) for end in result.interval or ())
+
+
 def name(text: str, width: int = NAME) -> str:
     """Return a name without control characters; the middle of a long one is cut."""
     return shortened(text, width)
@@ -76,12 +82,18 @@ def listed(names: Iterable[str], most: int = 0, what: str = "more") -> str:
 def better(
     subject: str, baseline: str, value: float | tuple[float, float], verdict: str, metric: Metric, verb: str = "be"
 ) -> str:
-    """Return `A is 1.42 times as fast as B`, or `1.08 to 4.34 times` for two values; `may be` if undecided."""
+    """Return `A is 1.42 times as fast as B`, or `1.08 to 4.34 times` for two values; `may be` if undecided.
+
+    For accuracies the value is a difference: `A is 0.30 points less accurate than B`.
+    """
     does = f"may {verb}" if verdict == "undecided" else {"be": "is"}.get(verb, f"{verb}s")
+    if metric.by_loss and isinstance(value, float) and abs(value) >= 0.005:
+        much = f"{abs(value):.2f} points {'less' if value < 0 else 'more'}"
+        return f"{subject} {does} {much} {POSITIVE[metric.words[0]]} than {baseline}"
     if isinstance(value, tuple):
         much = f"{gain(value[0])} to {times(value[1])}"
     else:
-        much = "about" if gain(value) == gain(1) else times(value)
+        much = "about" if metric.by_loss or gain(value) == gain(1) else times(value)
     return f"{subject} {does} {much} as {POSITIVE[metric.words[0]]} as {baseline}"
 
 
@@ -104,9 +116,9 @@ def basis(result: Result) -> str:
     words = [result.suite, result.models_beside(result.said), *settings[:2]]
     count = f"at least {runs(result.trials)} each" if len(result.models) > 1 > result.trials[1] else runs(result.trials)
     words.append(count + ": rough" * (result.verdict == "one run"))
-    if result.interval:
-        words.append(f"95%{' of the mean' * bool(result.figure)}: {' to '.join(map(gain, result.interval))}")
-    words.append(why_undecided(result))
+    of_mean = " of the mean" * bool(result.figure)
+    words += [f"95%{of_mean}: {ends_of(result)}{' points' * result.is_points}"] if result.interval else []
+    words.append(result.verdict if result.is_points and result.decided else why_undecided(result))
     words += [*result.differences, *([PROJECTED] if result.projected else [])]
     texts = [*(name(word, FACT) for word in words if word), *(name(caveat, CAVEAT) for caveat in result.caveats)]
     return ", ".join(texts)
@@ -122,20 +134,20 @@ def why_undecided(result: Result) -> str:
 
 
 def sides_of(result: Result, unit: str) -> str:
-    """Return the figures of the subject and the baseline, such as `28/35 min`: geometric means over the models."""
+    """Return the figures of the subject and the baseline, such as `28/35 min`: means over the models (see `pooled`)."""
     if not result.parts:
         return ""
-    unit = result.unit or unit
-    sides = [geometric_mean([getattr(part, side) for part in result.parts]) for side in ("subject", "baseline")]
+    unit, mean = result.unit or unit, fmean if result.is_points else geometric_mean
+    sides = [mean([getattr(part, side) for part in result.parts]) for side in ("subject", "baseline")]
     if unit == "s":
         seconds, unit = time_unit(max(sides))
         sides = [side / seconds for side in sides]
     if unit == "share":
-        return "/".join(f"{100 * side:.1f}" for side in sides) + "%"
+        return "/".join(f"{100 * side:.2f}" for side in sides) + "%"
     unit = unit if result.unit or unit in {"days", "h", "min", "s"} else ""
     if max(sides) >= 1e6:
         sides, unit = [side / 1e6 for side in sides], f"million {unit}"
-    texts = (f"{side:,.0f}" if side >= 10 else f"{side:.1f}" if side >= 1 else f"{side:.2g}" for side in sides)
+    texts = (f"{side:,.0f}" if side >= 9.995 else f"{side:#.3g}" for side in sides)
     return f"{'/'.join(texts)} {unit}".rstrip()
 
 
@@ -337,26 +349,32 @@ def notes_of(group: Group) -> str:
     return "; ".join([*notes, group.reason] if group.reason else notes)
 
 
-def marks_of(groups: Iterable[Group], what: str = "") -> list[str]:
-    """Return how many trials have each mark, as `2 of 6 throttled`."""
+def marks_of(groups: Sequence[Group], what: str = "", sides: Sequence[str] = ()) -> list[str]:
+    """Return how many trials have each mark, as `2 of 6 throttled`, with the name of the side if only one has it."""
     unique = list({id(group): group for group in groups}.values())
     marks = sum((Counter(group.marks) for group in unique), Counter[str]())
-    return marked(marks, sum(group.trials for group in unique), what)
+    texts = marked(marks, sum(group.trials for group in unique), what)
+    names = [
+        {side for group, side in zip(groups, sides, strict=False) if mark in group.marks} for mark in sorted(marks)
+    ]
+    return [f"{text}: {name.pop()}" if len(name) == 1 else text for text, name in zip(texts, names, strict=True)]
 
 
-def caveats_of(groups: Sequence[Group]) -> tuple[str, ...]:
-    """Return the caveats of figures that are computed from these groups."""
+def caveats_of(groups: Sequence[Group], sides: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the caveats of figures that are computed from these groups; `sides`: the name of each group's side."""
     reasons = {id(group): (group.model, group.reason.split("; ") if group.reason else []) for group in groups}
-    # A remark that all groups have is no difference between them.
-    shared = set.intersection(*(set(texts) for _, texts in reasons.values()))
+    # A remark on all groups of a publication is about its recipe, and no difference between them.
+    is_published = all(group.source for group in groups)
+    shared = set.intersection(*(set(texts) for _, texts in reasons.values())) if is_published else set()
     models: dict[str, dict[str, None]] = defaultdict(dict)
     for model, texts in reasons.values():
         for text in texts:
             if text not in shared:
                 models[text][model] = None
     remarks = [f"{listed(names)}: {text}" for text, names in models.items()]
-    contradicting = [f"{group.model}: {group.contradicting}" for group in groups if group.contradicting]
-    return *marks_of(groups, "runs "), *remarks, *dict.fromkeys(contradicting)
+    names = sides or [""] * len(groups)
+    lost = [f"{g.model} {name}".strip() + f": {g.lost_note}" for g, name in zip(groups, names, strict=True) if g.lost]
+    return *marks_of(groups, "runs ", sides), *remarks, *dict.fromkeys(lost)
 
 
 def marked(marks: Mapping[str, int], total: int, what: str = "") -> list[str]:
@@ -378,23 +396,6 @@ def chart_foot(groups: Sequence[Group]) -> str:
         values.pop("", None)
         facts += [f"{name} {listed(values)}"] if 0 < len(values) <= MOST_NAMED else []
     return shown("; ".join([*facts, *sources]))
-
-
-def read_of(answer: Answer) -> list[str]:
-    """Return how many files and rows were read; if the answer covers all, also how many rows were not compared."""
-    files = f"{answer.files:,} file{'s' * (answer.files != 1)}"
-    rows = f"{answer.rows:,} row{'s' * (answer.rows != 1)}"
-    if not answer.rows:
-        return [f"{files}, no rows."] if answer.files else []
-    if answer.about < answer.rows:
-        return [f"{answer.about:,} of {rows}{f' in {files}' if answer.files else ''}."]
-    sentences = [f"{files}, {rows}." if answer.files else f"{rows}."]
-    sentences += [f"{answer.unread} file{'s' * (answer.unread > 1)} not read."] * bool(answer.unread)
-    sentences += [f"{answer.stopped:,} trial{'s' * (answer.stopped > 1)} not finished."] if answer.stopped else []
-    what = "a usable time" if answer.metric == "seconds" else f"a figure for {answer.metric}"
-    sentences += [f"{answer.failed - answer.stopped:,} without {what}."] * (answer.failed > answer.stopped)
-    sentences += [f"{answer.missed:,} run{'s' * (answer.missed > 1)} missed the goal."] if answer.missed else []
-    return sentences
 
 
 def slug(text: str) -> str:
