@@ -76,7 +76,6 @@ def test_what_results_have_in_common_or_apart():
         *(("x", "u"), ("x", "v"), ("y", "u"))
     ]
     assert words.apart(["k", "l", "m", "n"], facts) == [()] * 4
-    assert words.apart([], []) == []
 
 
 def test_notes_and_feet_say_what_a_case_is_worth():
