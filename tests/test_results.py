@@ -12,6 +12,7 @@ from gpubench.cli.run import print_results, results_of
 from gpubench.printed import duration
 from gpubench.rows import write as records
 from gpubench.runner.session import RunSummary
+from gpubench.show import numbers
 from gpubench.show.wrap import WIDTH
 from gpubench.studies import words
 from gpubench.studies.answer import answer, headline
@@ -115,10 +116,10 @@ def test_times_as_people_say_them():
     sides = {(9, 10): "9.00/10 s", (1680, 2100): "28/35 min", (8.64e5, 1.728e6): "10/20 days",
              (0.005551, 0.0072): "0.00555/0.00720 s"}  # fmt: skip
     of = {(one, other): result(parts=(Part("m", one, other, other / one),)) for one, other in sides}
-    assert {key: words.sides_of(made, "s") for key, made in of.items()} == sides
-    assert words.sides_of(of[1680, 2100], "samples/s") == "1,680/2,100"
-    assert words.sides_of(of[8.64e5, 1.728e6], "samples/dollar") == "0.864/1.73 million"
-    assert words.sides_of(replace(of[9, 10], unit="samples/s"), "s") == "9.00/10 samples/s"
+    assert {key: numbers.sides_of(made, "s") for key, made in of.items()} == sides
+    assert numbers.sides_of(of[1680, 2100], "samples/s") == "1,680/2,100"
+    assert numbers.sides_of(of[8.64e5, 1.728e6], "samples/dollar") == "0.864/1.73 million"
+    assert numbers.sides_of(replace(of[9, 10], unit="samples/s"), "s") == "9.00/10 samples/s"
 
 
 def test_a_first_look_does_not_join_what_is_compared(cli, tmp_path):

@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Iterator
+from statistics import fmean, geometric_mean
 
 from gpubench.printed import size_text
-from gpubench.studies.section import Answer, Column, Estimate, Table, Value
+from gpubench.studies.section import Answer, Column, Estimate, Result, Table, Value
+from gpubench.studies.words import time_unit
 
 LEAST_P = 0.0001
 """Smaller p values are shown as `<0.0001`."""
@@ -82,3 +84,21 @@ def read_of(answer: Answer) -> list[str]:
     sentences += [f"{answer.failed - answer.stopped:,} without {what}."] * (answer.failed > answer.stopped)
     sentences += [f"{answer.missed:,} run{'s' * (answer.missed > 1)} missed the goal."] if answer.missed else []
     return sentences
+
+
+def sides_of(result: Result, unit: str) -> str:
+    """Return the figures of the subject and the baseline, such as `28/35 min`: means over the models."""
+    if not result.parts:
+        return ""
+    unit, mean = result.unit or unit, fmean if result.is_points else geometric_mean
+    sides = [mean([getattr(part, side) for part in result.parts]) for side in ("subject", "baseline")]
+    if unit == "s":
+        seconds, unit = time_unit(max(sides))
+        sides = [side / seconds for side in sides]
+    if unit == "share":
+        return "/".join(f"{100 * side:.2f}" for side in sides) + "%"
+    unit = unit if result.unit or unit in {"days", "h", "min", "s"} else ""
+    if max(sides) >= 1e6:
+        sides, unit = [side / 1e6 for side in sides], f"million {unit}"
+    texts = (f"{side:,.0f}" if side >= 9.995 else f"{side:#.3g}" for side in sides)
+    return f"{'/'.join(texts)} {unit}".rstrip()

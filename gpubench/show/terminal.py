@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len
 
 from gpubench.printed import duration, shortened, shown
-from gpubench.show.numbers import filled_columns, interval_text, read_of, significant
+from gpubench.show.numbers import filled_columns, interval_text, read_of, sides_of, significant
 from gpubench.show.wrap import LEAST_WIDTH, WIDTH, cut, fitted, folded, indented, line_width, wrapped
 from gpubench.studies.section import Answer, Result, Section, Table
-from gpubench.studies.words import PROJECTED, ends_of, gain, sides_of
+from gpubench.studies.words import PROJECTED, ends_of, gain
 
 LINES = 25
 NARROW = 60

@@ -12,7 +12,8 @@ from gpubench.analysis.matching import TWIN_POLICIES
 from gpubench.analysis.metrics import SECONDS
 from gpubench.analysis.verdicts import Comparison
 from gpubench.studies import words
-from gpubench.studies.pairs import differences_of, precision_name, recipe_of, wide_range
+from gpubench.studies.pair_charts import recipe_of
+from gpubench.studies.pairs import differences_of, precision_name, wide_range
 from gpubench.studies.section import Bar, BarGroup, Bars, Column, Part, Result, Section, Table, Value
 from gpubench.suite.precisions import FULL
 

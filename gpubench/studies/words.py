@@ -4,13 +4,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache
-from statistics import fmean
 from typing import Any
 
 from gpubench.analysis.groups import Group, short, text_of
 from gpubench.analysis.metrics import Metric
 from gpubench.analysis.specimens import unit_of, units_of
-from gpubench.analysis.stats import geometric_mean
 from gpubench.errors import UserError
 from gpubench.printed import DATA_NAMES, MARKED, shortened, shown
 from gpubench.rows.alike import SPECIMEN, STACK
@@ -131,24 +129,6 @@ def why_undecided(result: Result) -> str:
     if result.verdict in {*DECIDED, "one run", "no test", ""}:
         return ""
     return "undecided" if result.verdict == "undecided" else f"no verdict: {result.verdict}"
-
-
-def sides_of(result: Result, unit: str) -> str:
-    """Return the figures of the subject and the baseline, such as `28/35 min`: means over the models (see `pooled`)."""
-    if not result.parts:
-        return ""
-    unit, mean = result.unit or unit, fmean if result.is_points else geometric_mean
-    sides = [mean([getattr(part, side) for part in result.parts]) for side in ("subject", "baseline")]
-    if unit == "s":
-        seconds, unit = time_unit(max(sides))
-        sides = [side / seconds for side in sides]
-    if unit == "share":
-        return "/".join(f"{100 * side:.2f}" for side in sides) + "%"
-    unit = unit if result.unit or unit in {"days", "h", "min", "s"} else ""
-    if max(sides) >= 1e6:
-        sides, unit = [side / 1e6 for side in sides], f"million {unit}"
-    texts = (f"{side:,.0f}" if side >= 9.995 else f"{side:#.3g}" for side in sides)
-    return f"{'/'.join(texts)} {unit}".rstrip()
 
 
 def time_unit(seconds: float) -> tuple[int, str]:
