@@ -61,6 +61,7 @@ def test_every_built_in_suite_is_complete(name):
             f"{DECLARES}('m',), {{}}, 1, presets={{'size': {{1: {{'depth': 2}}}}}})",
             "no such parameters .*: depth, size",
         ),
+        (f"{DECLARES}('m',), {{'goal': Param(0.9, '')}}, 1)", "names no quality for its goal"),
         ("import gpubench.measuring.clock\n", "No module named 'gpubench.measuring'"),
     ],
 )
