@@ -82,7 +82,7 @@ def run(
         list[str] | None,
         what_option("--set", metavar="KEY=VALUE", help="A parameter of the suite (`gpubench list NAME`). Repeatable."),
     ] = None,
-    seed: Annotated[int, what_option(min=0, metavar="N", help="Seed of the first round; each round adds one.")] = 42,
+    seed: Annotated[int, what_option(min=0, max=10**15, metavar="N", help="Seed of round 1; each adds one.")] = 42,
     session: Annotated[
         str | None, what_option(metavar="NAME", help="Name of runs that alternate: `compare` treats them as one run.")
     ] = None,
