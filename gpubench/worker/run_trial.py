@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpubench.errors import Unsupported
+from gpubench.errors import Unsupported, UserError
 from gpubench.suite import files, timed_code
 from gpubench.suite.precisions import LINEAR_ONLY
 from gpubench.suite.suite import Suite
@@ -217,6 +217,10 @@ def _run_torch_suite(
         **between,
         **clock.summary(),
     )
+    # In a resumed run, these steps may be those of a later stage, which can have a smaller batch.
+    if 0 < clock.watched_samples < trial.batch_size and not measurement.resumed:
+        few = f"a step had at most {clock.watched_samples} {suite.unit}, not the batch of {trial.batch_size}"
+        raise UserError(f"{few}; give a smaller --batch")
     if proof is None:
         return measurement
     if not clock.watched_samples:
