@@ -221,7 +221,7 @@ def _run_torch_suite(
     if 0 < clock.watched_samples < trial.batch_size and not measurement.resumed:
         few = f"a step had at most {clock.watched_samples} {suite.unit}, not the batch of {trial.batch_size}"
         raise UserError(f"{few}; give a smaller --batch")
-    if proof is None:
+    if proof is None or not measurement.samples:  # without samples, the caller raises an error
         return measurement
     if not clock.watched_samples:
         raise precision.PrecisionError(
