@@ -222,5 +222,9 @@ def test_a_run_prints_results_of_its_own_rows(tmp_path):
     records.append(path, [*rows(SLOW), *rows(FAST, precision="bf16")])
     assert results_of(path, {"s1"})[0]
     assert results_of(path, {"another"})[1] == "gpubench doctor"
-    records.append(path, rows(SLOW, session="s2", status="failed"))
-    assert results_of(path, {"s2"})[1] == "gpubench doctor"
+    reasons = {"s2": "CUDA error (line 3 of the suite)", "s3": "KeyError: 'x' (line 3 of the suite's a.py)"}
+    reasons |= {"s4": "diverged: the last loss was not finite", "s5": ""}
+    for session, reason in reasons.items():
+        records.append(path, rows(SLOW, session=session, status="failed", reason=reason))
+    following = [results_of(path, {session})[1].partition(" ")[0] for session in reasons]
+    assert following == ["gpubench", "GPUBENCH_TRACEBACK=1", "", "gpubench"]

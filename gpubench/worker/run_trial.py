@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpubench.errors import Unsupported, UserError
+from gpubench.errors import TRACEBACK, Unsupported, UserError
 from gpubench.suite import files, timed_code
 from gpubench.suite.precisions import LINEAR_ONLY
 from gpubench.suite.suite import Suite
@@ -290,6 +290,8 @@ def _failure(error: Exception, trial: Trial) -> Measurement:
             return Measurement(status="out_of_memory", reason=words or type(error).__name__)
     elif isinstance(error, MemoryError):
         return Measurement(status="out_of_memory", reason="MemoryError")
+    if os.environ.get(TRACEBACK):
+        traceback.print_exception(error)
     suite = Path(trial.case.suite_path)
     lines = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(suite)]
     where = ""
