@@ -113,7 +113,7 @@ def test_whose_fault_an_error_is():
 def test_failures_and_answers_of_several_processes_are_one():
     diverged = Measurement(status="failed", reason="diverged: loss nan", fault="diverged")
     found = cause([said(1, "rank 0", "aborted by SIGABRT"), Failure(2, "rank 1", diverged)], [])
-    assert (found.diverged, found.reason) == (True, "rank 1: diverged: loss nan")
+    assert (found.fault, found.reason) == ("diverged", "rank 1: diverged: loss nan")
     assert cause([said(1, "rank 0", "aborted by SIGABRT")], ["rank 1"]).fault == "lost_others"
     a = Measurement(status="ok", peak_memory_bytes=5, allocator_retries=1, precision_error=1e-7)
     b = Measurement(status="ok", peak_memory_bytes=9, allocator_retries=2, precision_error=2e-7)
