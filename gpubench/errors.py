@@ -5,9 +5,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-TRACEBACK = "GPUBENCH_TRACEBACK"
-"""With this environment variable, a trial prints the traceback of the exception that ended it."""
-
 
 class UserError(Exception):
     """An error that the user can correct; the message says how."""

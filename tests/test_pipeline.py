@@ -90,14 +90,11 @@ CRASH = {"segfault": ("failed", "SIGSEGV")}
 HANG = {"hangs": ("timed_out", "within the time limit")}
 
 
-@pytest.mark.parametrize(
-    ("how", "ends", "limit"),
-    [
-        ("cli", INSIDE, "2s"),
-        pytest.param("cli_process", CRASH, "10m", marks=pytest.mark.e2e),
-        pytest.param("cli_process", HANG, "2s", marks=pytest.mark.e2e),
-    ],
-)
+@pytest.mark.parametrize(("how", "ends", "limit"), [
+    ("cli", INSIDE, "2s"),
+    pytest.param("cli_process", CRASH, "10m", marks=pytest.mark.e2e),
+    pytest.param("cli_process", HANG, "2s", marks=pytest.mark.e2e),
+])  # fmt: skip
 def test_every_bad_end_is_a_row_and_exit_4(request, tmp_path, how, ends, limit):
     done = request.getfixturevalue(how)(
         "run", "--suite", SUITES / "bad_ends.py", "--models", ",".join(ends), "--device", "cpu", "--precision", "fp32",

@@ -28,7 +28,7 @@ from gpubench.cli.options import (
     what_option,
     where_option,
 )
-from gpubench.errors import TRACEBACK, UserError
+from gpubench.errors import UserError
 from gpubench.printed import say
 from gpubench.runner.options import RANKED_MODELS, RANKED_SUITE, Options
 
@@ -236,7 +236,7 @@ def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
         if len(reasons) and reasons.str.contains(r"UserError: |diverged: |give a smaller --batch|clock\.").all():
             return nothing, ""
         of_suite = reasons.str.contains(r"\(line \d+ of the suite") & ~reasons.str.contains("CUDA|cuDNN|HIP|NCCL")
-        return nothing, f"{TRACEBACK}=1 gpubench {join(sys.argv[1:])}" if of_suite.any() else "gpubench doctor"
+        return nothing, f"GPUBENCH_TRACEBACK=1 gpubench {join(sys.argv[1:])}" if of_suite.any() else "gpubench doctor"
     lines, is_ranked = quick_lines(of_this_run.frame, path)
     is_whole = bool(lines) and len(of_this_run.frame[["suite", *SETUP]].drop_duplicates()) == 1
     following = "gpubench run --suite resnet --precision both"  # a first rate is followed by a comparison

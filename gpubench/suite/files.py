@@ -146,7 +146,6 @@ def _fault(suite: Suite) -> str:
     params = {*suite.presets, *(name for by_value in presets for preset in by_value.values() for name in preset)}
     params |= {"global_batch"} if "batch" in suite.studies else set()
     params |= {suite.goal} if isinstance(suite.goal, str) else set()
-    goals = {suite.goal, *({"goal"} & suite.params.keys())}
     faults = {
         "has a text where a tuple belongs": [name for name in tuples if isinstance(getattr(suite, name), str)],
         "names no model": [] if suite.models else ["models=()"],
@@ -157,7 +156,7 @@ def _fault(suite: Suite) -> str:
         "declares parameters that every suite has": COMMON_PARAMS.keys() & suite.params.keys(),
         "has no such parameters (presets, goal, studies='batch')": params - {"model", *suite.params, *COMMON_PARAMS},
         f"has no such studies; there are {', '.join(STUDIES)}": set(suite.studies).difference(STUDIES),
-        "names no quality for its goal": set() if suite.quality else goals - {None, 0},
+        "has a goal, no quality": set() if suite.quality else {suite.goal, *{"goal"} & suite.params.keys()} - {None, 0},
         "has too few samples_per_unit": [suite.samples_per_unit] if suite.samples_per_unit < 1 else [],
     }
     return next((f"{fault}: {', '.join(sorted(map(str, values)))}" for fault, values in faults.items() if values), "")

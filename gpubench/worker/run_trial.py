@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpubench.errors import TRACEBACK, Unsupported, UserError
+from gpubench.errors import Unsupported, UserError
 from gpubench.suite import files, timed_code
 from gpubench.suite.precisions import LINEAR_ONLY
 from gpubench.suite.suite import Suite
@@ -219,8 +219,7 @@ def _run_torch_suite(
     )
     # In a resumed run, these steps may be those of a later stage, which can have a smaller batch.
     if 0 < clock.watched_samples < trial.batch_size and not measurement.resumed:
-        few = f"a step had at most {clock.watched_samples} {suite.unit}, not the batch of {trial.batch_size}"
-        raise UserError(f"{few}; give a smaller --batch")
+        raise UserError(f"no step had more than {clock.watched_samples} {suite.unit}; give a smaller --batch")
     if proof is None or not measurement.samples:  # without samples, the caller raises an error
         return measurement
     if not clock.watched_samples:
@@ -290,7 +289,7 @@ def _failure(error: Exception, trial: Trial) -> Measurement:
             return Measurement(status="out_of_memory", reason=words or type(error).__name__)
     elif isinstance(error, MemoryError):
         return Measurement(status="out_of_memory", reason="MemoryError")
-    if os.environ.get(TRACEBACK):
+    if os.environ.get("GPUBENCH_TRACEBACK"):
         traceback.print_exception(error)
     suite = Path(trial.case.suite_path)
     lines = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(suite)]
