@@ -104,6 +104,7 @@ def test_run_passes_every_option_on(asked, monkeypatch):
 @pytest.mark.parametrize(("line", "words"), [
     ("run resnet", "argument(s) (resnet): write --suite NAME, or --models"),
     *((f"run --{name}=", f"--{name} :") for name in ("until", "memory-limit", "time-limit", "session", "slurm")),
+    ("run --seed 9007199254740993", "--seed"),
     ("compare x.csv --baseline a --fail-on-slower=", "--fail-on-slower :"),
 ])  # fmt: skip
 def test_a_suite_without_its_option_and_an_option_without_its_value_are_errors(asked, line, words):

@@ -14,6 +14,7 @@ from rows import row
 from small_trials import run_trial, small_trial
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from gpubench.errors import UserError
 from gpubench.rows import write as records
 from gpubench.suite import files
 from gpubench.suite.precisions import PRECISIONS
@@ -66,6 +67,8 @@ def test_targets_are_the_tokens_that_follow_and_processes_get_others():
     in_order = sequences.sequences_in_order(text, trial(), torch.device("cpu"))
     assert sum(map(sequences.tokens_of, in_order)) == 128
     assert torch.equal(torch.cat([tokens for tokens, _ in in_order]).flatten(), torch.arange(128))
+    with pytest.raises(UserError, match="an epoch has 255 tokens, a step 256; give a smaller --batch"):
+        sequences.steps_of(trial(tokens=255))
 
 
 def test_a_sample_of_validation_counts_the_tokens_of_all_processes(monkeypatch):

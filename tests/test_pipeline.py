@@ -90,14 +90,11 @@ CRASH = {"segfault": ("failed", "SIGSEGV")}
 HANG = {"hangs": ("timed_out", "within the time limit")}
 
 
-@pytest.mark.parametrize(
-    ("how", "ends", "limit"),
-    [
-        ("cli", INSIDE, "2s"),
-        pytest.param("cli_process", CRASH, "10m", marks=pytest.mark.e2e),
-        pytest.param("cli_process", HANG, "2s", marks=pytest.mark.e2e),
-    ],
-)
+@pytest.mark.parametrize(("how", "ends", "limit"), [
+    ("cli", INSIDE, "2s"),
+    pytest.param("cli_process", CRASH, "10m", marks=pytest.mark.e2e),
+    pytest.param("cli_process", HANG, "2s", marks=pytest.mark.e2e),
+])  # fmt: skip
 def test_every_bad_end_is_a_row_and_exit_4(request, tmp_path, how, ends, limit):
     done = request.getfixturevalue(how)(
         "run", "--suite", SUITES / "bad_ends.py", "--models", ",".join(ends), "--device", "cpu", "--precision", "fp32",
@@ -325,7 +322,8 @@ def test_what_a_child_prints_is_shown_and_its_numbers_are_the_seeds(cli_process,
 def test_a_cpu_trial_above_the_memory_limit_is_out_of_memory(cli_process, tmp_path):
     (tmp_path / "mine.py").write_text(WHAT_A_CHILD_HAS.format(many=2**31))  # 2 GiB
     options = ("--models", "m", "--quick", "--memory-limit", "1GiB")
-    assert set(rows_of_run(cli_process, tmp_path, "mine.py", *options, code=4)["status"]) == {"out_of_memory"}
+    row = rows_of_run(cli_process, tmp_path, "mine.py", *options, code=4).iloc[0]
+    assert (row["status"], lacking(row["reason"], "(1,024 MiB)", "; give a smaller --batch")) == ("out_of_memory", [])
 
 
 SMALL = {
@@ -350,11 +348,12 @@ def test_a_suite_trains_in_a_child_of_its_own(cli_process, tmp_path, suite, mode
 
 
 def test_dry_run_prints_the_plan_and_writes_nothing(cli, tmp_path):
-    done = cli(*scripted(tmp_path / "a.csv", "--dry-run"))
-    assert done.returncode == 0, done.stderr
-    assert "rounds" in done.stdout
+    (folder := tmp_path / "folder.csv").mkdir()
+    done = cli(*scripted(folder, "--dry-run"))
+    assert (done.returncode, "rounds" in done.stdout) == (0, True), done.stderr
+    assert f"rows would go to {folder}/" in done.stdout
     assert re.search(r"24 trials.* 6 min.* \d\d:\d\d", done.stdout)
-    assert not (tmp_path / "a.csv").exists()
+    assert list(tmp_path.rglob("*")) == [folder]
 
 
 @pytest.mark.parametrize(

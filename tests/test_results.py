@@ -221,6 +221,11 @@ def test_a_run_prints_results_of_its_own_rows(tmp_path):
     path = tmp_path / "a.csv"
     records.append(path, [*rows(SLOW), *rows(FAST, precision="bf16"), *rows(SLOW, session="s3")])
     assert results_of(path, {"s1"})[0]
-    records.append(path, rows(SLOW, session="s2", status="failed"))
-    assert {results_of(path, {session})[1] for session in ("another", "s2")} == {"gpubench doctor"}
     assert lacking(" ".join(results_of(path, {"s3"})[0]), "6 runs, 95%", "95% interval") == []
+    assert results_of(path, {"another"})[1] == "gpubench doctor"
+    reasons = {"s2": "CUDA error (line 3 of the suite)", "s4": "KeyError: 'x' (line 3 of the suite's a.py)"}
+    reasons |= {"s5": "diverged: the last loss was not finite", "s6": ""}
+    for session, reason in reasons.items():
+        records.append(path, rows(SLOW, session=session, status="failed", reason=reason))
+    following = [results_of(path, {session})[1].partition(" ")[0] for session in reasons]
+    assert following == ["gpubench", "GPUBENCH_TRACEBACK=1", "", "gpubench"]

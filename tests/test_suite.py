@@ -61,6 +61,7 @@ def test_every_built_in_suite_is_complete(name):
             f"{DECLARES}('m',), {{}}, 1, presets={{'size': {{1: {{'depth': 2}}}}}})",
             "no such parameters .*: depth, size",
         ),
+        (f"{DECLARES}('m',), {{'goal': Param(0.9, '')}}, 1)", "has a goal, no quality: goal"),
         ("import gpubench.measuring.clock\n", "No module named 'gpubench.measuring'"),
     ],
 )
@@ -120,16 +121,13 @@ def test_what_cannot_be_found_read_or_left_is_a_line(tmp_path):
         files.load(tmp_path / "gone.py")
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"speed": "1"}, "no such parameter; there are .*size"),
-        ({"kind": "c"}, "one of a, b"),
-        ({"size": "big"}, "a whole number"),
-        ({"size": "-1"}, "a whole number, 0 or more"),
-        ({"on": "maybe"}, "true or false"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "words"), [
+    ({"speed": "1"}, "no such parameter; it has .*size"),
+    ({"kind": "c"}, "one of a, b"),
+    ({"size": "big"}, "a whole number"),
+    ({"size": "-1"}, "a whole number, 0 or more"),
+    ({"on": "maybe"}, "true or false"),
+])  # fmt: skip
 def test_a_wrong_parameter_names_what_is_allowed(tmp_path, settings, words):
     loaded = files.find(str(write(tmp_path, GOOD)))
     with pytest.raises(UserError, match=words):
@@ -150,15 +148,12 @@ def test_a_users_suite_shadows_no_module_and_two_of_one_name_are_refused(tmp_pat
         files.find_all([str(first), str(second)])
 
 
-@pytest.mark.parametrize(
-    ("param", "texts", "words"),
-    [
-        (Param(1.0, "a float"), ("nan",), "a number"),
-        (Param("a", "a text"), ("b c", "b\n"), "no spaces"),
-        (Param(1, "an int"), ("nan", "inf", "1e999"), "a whole number"),
-        (Param(30.0, "epochs", least=1), ("inf", "nan", "0", "-1"), "1 or more"),
-    ],
-)
+@pytest.mark.parametrize(("param", "texts", "words"), [
+    (Param(1.0, "a float"), ("nan",), "a number"),
+    (Param("a", "a text"), ("b c", "b\n"), "no spaces"),
+    (Param(1, "an int"), ("nan", "inf", "1e999"), "a whole number"),
+    (Param(30.0, "epochs", least=1), ("inf", "nan", "0", "-1"), "1 or more"),
+])  # fmt: skip
 def test_a_parameter_that_a_row_cannot_store_is_refused(param, texts, words):
     for text in texts:
         with pytest.raises(UserError, match=words):

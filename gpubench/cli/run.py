@@ -5,7 +5,7 @@ import sys
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from shlex import quote
+from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -82,7 +82,7 @@ def run(
         list[str] | None,
         what_option("--set", metavar="KEY=VALUE", help="A parameter of the suite (`gpubench list NAME`). Repeatable."),
     ] = None,
-    seed: Annotated[int, what_option(min=0, metavar="N", help="Seed of the first round; each round adds one.")] = 42,
+    seed: Annotated[int, what_option(min=0, max=10**15, metavar="N", help="Seed of round 1; each adds one.")] = 42,
     session: Annotated[
         str | None, what_option(metavar="NAME", help="Name of runs that alternate: `compare` treats them as one run.")
     ] = None,
@@ -211,7 +211,7 @@ def print_results(summary: "RunSummary") -> int:
         lines = ["Stopped before the results were computed; the rows are complete."]
     except Exception as error:
         lines = [f"The results could not be computed ({type(error).__name__}: {error}); the rows are complete."]
-    say(*lines, f"rows: {summary.path}", f"next: {following}")
+    say(*lines, f"rows: {summary.path}", *[f"next: {following}"] * bool(following))
     return summary.exit_code
 
 
@@ -221,7 +221,7 @@ def compare_command(path: Path) -> str:
 
 
 def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
-    """Return the first results of these sessions' rows in `path`, as wrapped lines, and the command to run next."""
+    """Return the first results of these sessions' rows in `path`, as wrapped lines, and the next command, or ""."""
     from gpubench.analysis.compare import Question, compare_rows, load_rows
     from gpubench.cli.quick import SETUP, quick_lines
     from gpubench.show.terminal import cases_lines
@@ -233,7 +233,11 @@ def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
     rows = load_rows([path])
     of_this_run = replace(rows, frame=rows.frame[rows.frame["session"].isin(sessions)])
     if not of_this_run.frame["status"].isin(TRAINED).any():
-        return ["Nothing was measured: the reason is above, and in each row."], "gpubench doctor"
+        nothing, reasons = ["Nothing was measured: the reason is above, and in each row."], of_this_run.frame["reason"]
+        if len(reasons) and reasons.str.contains(r"UserError: |diverged: |give a smaller --batch|clock\.").all():
+            return nothing, ""
+        of_suite = reasons.str.contains(r"\(line \d+ of the suite") & ~reasons.str.contains("CUDA|cuDNN|HIP|NCCL")
+        return nothing, f"GPUBENCH_TRACEBACK=1 gpubench {join(sys.argv[1:])}" if of_suite.any() else "gpubench doctor"
     lines, is_ranked = quick_lines(of_this_run.frame, path)
     is_whole = bool(lines) and len(of_this_run.frame[["suite", *SETUP]].drop_duplicates()) == 1
     following = "gpubench run --suite resnet --precision both"  # a first rate is followed by a comparison

@@ -27,7 +27,7 @@ class Measure:
     def __call__(self, trial: Trial) -> Measurement:
         """Run the trial and return its measurement, however its process ended."""
         case = trial.case
-        on_cpu = self._on_cpu(case)
+        on_cpu = case.device == "cpu"
         # One card's sensors do not describe several processes. One machine's CPU does not describe several machines.
         card = self._session.cards[case.device] if case.processes == 1 else None
         cpu_energy = self._cpu_energy if case.nodes == 1 else (lambda: None)
@@ -42,7 +42,7 @@ class Measure:
         startup_seconds = outcome.seconds - inside if isinstance(inside, float) else None
         measurement = replace(measurement, telemetry=telemetry, start=outcome.start, startup_seconds=startup_seconds)
         if on_cpu and case.memory_limit_bytes:
-            measurement = _within_limit(measurement, case, outcome.peak_resident_bytes or 0)
+            measurement = _within_limit(measurement, case, case.memory_limit_bytes, outcome)
         return measurement
 
     def _with_folders(self, trial: Trial) -> Trial:
@@ -56,13 +56,10 @@ class Measure:
             tensorboard_dir=str(options.tensorboard.absolute()) if options.tensorboard else "",
         )
 
-    def _on_cpu(self, case: Case) -> bool:
-        return self._session.devices[case.device].kind == "cpu"
-
     def _in_child(self, trial: Trial, sampler: Sampler) -> Outcome:
         case = trial.case
         limit_seconds, local = self._session.options.limit_seconds(case.mode), case.processes // case.nodes
-        memory = case.memory_limit_bytes if self._on_cpu(case) else None
+        memory = case.memory_limit_bytes if case.device == "cpu" else None
 
         def on_event(event: Message) -> None:
             sampler.note(event)
@@ -99,17 +96,19 @@ def _measurement_of(outcome: Outcome) -> Measurement:
             return measurement_from_json(outcome.answer["measurement"])
         except (TypeError, KeyError, AttributeError):
             return Measurement("failed", "the process sent a result that gpubench cannot read")
-    statuses: dict[str, Status] = {"timed_out": "timed_out", "over_memory": "out_of_memory"}
+    status: Status = "timed_out" if outcome.end == "timed_out" else "failed"
     fault: Fault = "crashed" if outcome.end == "died" else ""
-    return Measurement(statuses.get(outcome.end, "failed"), outcome.reason, fault)
+    return Measurement(status, outcome.reason, fault)
 
 
-def _within_limit(measurement: Measurement, case: Case, resident_bytes: int) -> Measurement:
+def _within_limit(measurement: Measurement, case: Case, limit_bytes: int, outcome: Outcome) -> Measurement:
     """Return the measurement on a CPU with its peak memory, and `out_of_memory` if the peak is above --memory-limit."""
     if case.processes == case.nodes and measurement.status == "ok":
         # The child measures its own peak exactly; the parent also sees the loader processes.
-        peak = max(measurement.peak_memory_bytes or 0, resident_bytes)
+        peak = max(measurement.peak_memory_bytes or 0, outcome.peak_resident_bytes or 0)
         measurement = replace(measurement, peak_memory_bytes=peak)
-    if (measurement.peak_memory_bytes or 0) > (case.memory_limit_bytes or math.inf):
-        return replace(measurement, status="out_of_memory", reason="peak resident memory passed --memory-limit")
+    if outcome.end == "over_memory" or (measurement.peak_memory_bytes or 0) > limit_bytes:
+        cure = "; give a smaller --batch, or --batch max" if case.batch_policy == "fixed" else ""
+        reason = f"its memory passed --memory-limit ({limit_bytes / 2**20:,.0f} MiB){cure}"
+        return replace(measurement, status="out_of_memory", reason=reason)
     return measurement

@@ -84,8 +84,6 @@ class Outcome:
         """Why there is no answer."""
         if self.end == "timed_out":
             return f"no answer within the time limit; the process was killed after {duration(self.seconds)}"
-        if self.end == "over_memory":
-            return "the process passed the memory limit and was killed"
         if self.end == "garbled":
             return "the process sent a message that gpubench cannot read, and was killed"
         code, printed = self.exit_code or 0, f"; it printed: {self.tail}" if self.tail else ""

@@ -94,7 +94,7 @@ def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.Tor
 
 def _out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence[env.Device]) -> Path:
     """Return the CSV file of this run: --out if that is a CSV file, else a new file in the folder --out."""
-    if options.out.suffix == ".csv":
+    if options.out.suffix == ".csv" and not options.out.is_dir():
         return options.out
     if not options.out.is_dir() and (options.out.exists() or options.out.suffix):
         raise UserError(f"--out {options.out}: give a folder, or a file that ends in .csv")

@@ -152,6 +152,7 @@ def _fault(suite: Suite) -> str:
         "declares parameters that every suite has": COMMON_PARAMS.keys() & suite.params.keys(),
         "has no such parameters (presets, goal, studies='batch')": params - {"model", *suite.params, *COMMON_PARAMS},
         f"has no such studies; there are {', '.join(STUDIES)}": set(suite.studies).difference(STUDIES),
+        "has a goal, no quality": set() if suite.quality else {suite.goal, *{"goal"} & suite.params.keys()} - {None, 0},
         "has too few samples_per_unit": [suite.samples_per_unit] if suite.samples_per_unit < 1 else [],
     }
     return next((f"{fault}: {', '.join(sorted(map(str, values)))}" for fault, values in faults.items() if values), "")

@@ -7,6 +7,7 @@ from functools import cache
 from types import SimpleNamespace, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from gpubench.errors import did_you_mean
 from gpubench.suite.precisions import FLOAT32, PRECISIONS
 from gpubench.suite.suite import ParamValue
 
@@ -111,6 +112,14 @@ class Case:
         return f"{self.suite} {self.model} {self.precision}{batch} {self.device}{many}"
 
 
+class Params(SimpleNamespace):
+    """A trial's parameters as attributes. Any other name raises an AttributeError that lists them."""
+
+    def __getattr__(self, name: str) -> Any:
+        there = ", ".join(sorted(vars(self))) + did_you_mean(name, vars(self))
+        raise AttributeError(f"trial.params has no {name}; it has {there}")
+
+
 @dataclass(frozen=True)
 class Trial:
     """One training of one case, in one fresh process or one group of processes."""
@@ -133,7 +142,7 @@ class Trial:
     @property
     def params(self) -> Any:
         """The case's parameters as attributes: `trial.params.epochs`."""
-        return SimpleNamespace(**self.case.params)
+        return Params(**self.case.params)
 
     @property
     def batch_size(self) -> int:

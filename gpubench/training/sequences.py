@@ -47,8 +47,11 @@ def load_text(trial: Trial, vocabulary: int = BYTES) -> list[torch.Tensor]:
 
 
 def steps_of(trial: Trial) -> int:
-    """Return the training steps of an epoch, at least 1; remaining tokens that do not fill a step are left out."""
-    return max(1, int(trial.params.tokens // (trial.batch_size * trial.params.context * trial.case.processes)))
+    """Return the training steps of an epoch, without tokens that do not fill a step. UserError if they fill none."""
+    tokens, of_step = trial.params.tokens, trial.batch_size * trial.params.context * trial.case.processes
+    if tokens < of_step:
+        raise UserError(f"an epoch has {tokens} tokens, a step {of_step}; give a smaller --batch or more --set tokens")
+    return int(tokens // of_step)
 
 
 class RandomSequences:

@@ -55,7 +55,7 @@ def cause(failures: Sequence[Failure], missing: Sequence[str]) -> Measurement:
     """
     ordered = sorted(failures, key=lambda failure: failure.at)
     full = [failure for failure in ordered if failure.measurement.status == "out_of_memory"]
-    causes = [failure for failure in ordered if not _is_consequence(failure.measurement)]
+    causes = [one for one in ordered if one.measurement.status != "failed" or one.measurement.fault not in CONSEQUENCES]
     if full or causes:
         first = (full or causes)[0]
         return replace(first.measurement, reason=f"{first.who}: {first.measurement.reason}")
@@ -68,7 +68,3 @@ def cause(failures: Sequence[Failure], missing: Sequence[str]) -> Measurement:
     problem = "waited in vain for the others" if late else "lost the others"
     reason = f"{first.who} {problem}{silent} ({error_text})"
     return Measurement(status="timed_out" if late else "failed", reason=reason, fault=fault)
-
-
-def _is_consequence(measurement: Measurement) -> bool:
-    return measurement.status == "failed" and measurement.fault in CONSEQUENCES

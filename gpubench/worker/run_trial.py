@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpubench.errors import Unsupported
+from gpubench.errors import Unsupported, UserError
 from gpubench.suite import files, timed_code
 from gpubench.suite.precisions import LINEAR_ONLY
 from gpubench.suite.suite import Suite
@@ -217,7 +217,10 @@ def _run_torch_suite(
         **between,
         **clock.summary(),
     )
-    if proof is None:
+    # In a resumed run, these steps may be those of a later stage, which can have a smaller batch.
+    if 0 < clock.watched_samples < trial.batch_size and not measurement.resumed:
+        raise UserError(f"no step had more than {clock.watched_samples} {suite.unit}; give a smaller --batch")
+    if proof is None or not measurement.samples:  # without samples, the caller raises an error
         return measurement
     if not clock.watched_samples:
         raise precision.PrecisionError(
@@ -286,6 +289,8 @@ def _failure(error: Exception, trial: Trial) -> Measurement:
             return Measurement(status="out_of_memory", reason=words or type(error).__name__)
     elif isinstance(error, MemoryError):
         return Measurement(status="out_of_memory", reason="MemoryError")
+    if os.environ.get("GPUBENCH_TRACEBACK"):
+        traceback.print_exception(error)
     suite = Path(trial.case.suite_path)
     lines = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(suite)]
     where = ""
