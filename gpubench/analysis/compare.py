@@ -208,12 +208,10 @@ def once(frame: pd.DataFrame, left_out: list[str], file_of: Callable[[int], obje
     tried = trial[unfinished.index]
     ran_again = tried.index[tried.isin(trial[trained.index]) | tried.duplicated(keep="last")]
     copies = trained.index[trained.drop(columns=DIGEST, errors="ignore").duplicated()]
-    for dropped, what in (
-        (ran_again, "row(s) of failed or stopped trials that ran again"),
-        (copies, "duplicate row(s) of trials"),
-    ):
-        if len(dropped):
-            left_out.append(f"{len(dropped)} {what}")
+    if len(ran_again):
+        left_out.append(f"{len(ran_again)} row(s) of failed or stopped trials that ran again")
+    if len(copies):
+        left_out.append(f"{len(copies)} duplicate row(s) of trials")
     # Two versions that alternate in one session both have a trial of the same number.
     by_version = pd.MultiIndex.from_arrays([trial[trained.index], trained["commit"]])
     contested = pd.Series(by_version.factorize()[0], trained.index)

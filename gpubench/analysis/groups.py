@@ -21,25 +21,18 @@ from gpubench.suite.precisions import PRECISIONS
 
 POWER_SLACK = 0.01
 """A power limit within this share of the card's default counts as the default, because drivers round."""
-
 IGNORED_PREFIXES = ("NCCL ", "mostly ", "GPUDirect RDMA ", "each process on the CPUs")
 """Prefixes of the parts of `interconnect` that are ignored when links are compared. `mostly ` is in older rows."""
-
 CPU = "CPU "
 """Prefix that is added to a CPU's name if the name lacks this word."""
-
 MARKS = ("shared", "throttled", "clock_fell", "unsteady", "resumed")
 """Words of the column `marks` that results show as caveats."""
-
 CONFLICT = "conflict"
 """Status of rows of one trial that contradict each other; only in memory, never in files."""
-
 DIVERGED = "diverged"
 """Status of failed trainings whose `reason` begins with this word; only in memory."""
-
 CUT_SHORT = ("timed_out", DIVERGED)
 """Statuses of trainings that missed their goal without an accuracy."""
-
 UNREAD = ("laps", "precision_proof", "row_digest")
 """Columns that comparisons do not use. They are not read, to save memory."""
 

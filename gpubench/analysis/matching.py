@@ -13,23 +13,15 @@ from gpubench.rows.row import COLUMNS
 from gpubench.suite.precisions import LINEAR_ONLY
 
 FOLLOWS = {
-    "torch": {"torchvision", "fastai", "cuda", "cudnn"},
-    "mode": {"basis"},
-    "measured": {"basis"},
-    "batch_size": {"fixed_batch", "batch_policy"},
-    "power_limit_watts": {"power_cap"},
-    "interconnect": {"link"},
-    "nodes": {"link"},
-    "processes": {"nodes", *LINK},
-}
+    "torch": {"torchvision", "fastai", "cuda", "cudnn"}, "mode": {"basis"}, "measured": {"basis"},
+    "batch_size": {"fixed_batch", "batch_policy"}, "power_limit_watts": {"power_cap"}, "interconnect": {"link"},
+    "nodes": {"link"}, "processes": {"nodes", *LINK},
+}  # fmt: skip
 """The columns that change with a compared column, so that they need not agree."""
-
 TWIN_POLICIES = {"max-fp32": "max", "author-doubled": "author"}
 """Batch policy of an extra mixed-precision trial (a twin), and batch policy of the fp32 trial to compare it with."""
-
 PLAIN = "plain"
 """Name of the model without a change, in suites with the study `ablation`."""
-
 TOGETHER = [*SPECIMEN, *TURNS, "batch_policy", "fixed_batch", "basis"]
 """Columns in which a change and its plain model agree, besides those that their workload shares."""
 
@@ -61,9 +53,8 @@ def named_baseline(name: str, axes: Sequence[str], groups: Sequence[Group]) -> t
     matched = [pair for pair in values if pair[1] in texts]
     if len(matched) != 1:
         names = sorted({value for _, value in matched or values} or {"nothing to compare"})
-        there = (
-            f"it could be {', '.join(names)}" if matched else names_there("", names)
-        )  # not the nearest: H100 is no A100
+        # All names that are there, not the nearest one: H100 is no A100.
+        there = f"it could be {', '.join(names)}" if matched else names_there("", names)
         raise UserError(f"--baseline {name}: {there}")
     return matched[0]
 
@@ -193,7 +184,6 @@ def _default_baseline(axis: str, groups: Sequence[Group], *, best: bool) -> str:
     shared = {value: sum(counts[case] > 1 for case in by_case) for value, by_case in times.items()}
     widest = [value for value in times if shared[value] == max(shared.values())]
     common = set.intersection(*(set(times[value]) for value in widest))
-
     means = {value: stats.geometric_mean([times[value][case] for case in common or times[value]]) for value in widest}
     return (min if best else max)(means, key=lambda value: means[value])
 

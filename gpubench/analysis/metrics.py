@@ -86,48 +86,22 @@ METRICS = {
     for metric in (
         SECONDS,
         RATE,
-        Metric(
-            "energy",
-            "samples/joule",
-            "samples/J",
-            "joules_per_sample (telemetry)",
-            inverse=True,
-            words=("thriftier", "hungrier"),
-        ),
-        Metric(
-            "cost",
-            "dollars/run",
-            "dollars",
-            "seconds and the card's price (--price), or dollars in the row",
-            words=CHEAPER,
-        ),
-        Metric(
-            "value", "samples/dollar", "samples/dollar", "a rate and a price (--price)", inverse=True, words=CHEAPER
-        ),
+        Metric("energy", "samples/joule", "samples/J", "joules_per_sample (telemetry)", inverse=True,
+               words=("thriftier", "hungrier")),
+        Metric("cost", "dollars/run", "dollars", "seconds and the card's price (--price), or dollars in the row",
+               words=CHEAPER),
+        Metric("value", "samples/dollar", "samples/dollar", "a rate and a price (--price)", inverse=True,
+               words=CHEAPER),
         Metric("cost-per-million", "dollars/million samples", "dollars", "a rate and a price (--price)", words=CHEAPER),
         Metric("memory", "peak GiB", "GiB", "peak_memory_bytes", words=("smaller", "larger")),
         Metric("batch", "batch size", "count", "batch_size", inverse=True, words=("larger", "smaller")),
-        Metric(
-            "accuracy",
-            "accuracy",
-            "share",
-            "an accuracy, as full runs have",
-            inverse=True,
-            words=("better", "worse"),
-            statuses=TRAINED,
-            by_loss=True,
-        ),
+        Metric("accuracy", "accuracy", "share", "an accuracy, as full runs have", inverse=True,
+               words=("better", "worse"), statuses=TRAINED, by_loss=True),
         Metric("loss", "loss", "loss", "a loss, as full runs have", words=("lower", "higher"), statuses=TRAINED),
-        Metric(
-            "time-to-goal",
-            "seconds to the goal",
-            "s",
-            "a goal and seconds",
-            words=("sooner", "later"),
-            statuses=TRAINED,
-        ),
+        Metric("time-to-goal", "seconds to the goal", "s", "a goal and seconds", words=("sooner", "later"),
+               statuses=TRAINED),
     )
-}
+}  # fmt: skip
 
 
 def metric_named(name: str) -> Metric:

@@ -52,13 +52,10 @@ UNLIKE_SPREADS, UNLIKE_COUNTS = 3.0, 1.2
 too narrow, so that Welch's is added. Welch's is not always used: a single trial that is far off makes it too wide."""
 ACROSS = 0.99
 """Level of the interval that decides verdicts on specimens, as these are always few, and on unlike sides."""
-
 Values = Sequence[Sequence[float]]
 """The values of the trials of each specimen of one side."""
-
 Rounds = Mapping[float, float]
 """The value of each trial of a case, by its round."""
-
 Verdict = Literal[
     "faster", "slower", "same", "undecided", "one run", "few trials", "one specimen", "few specimens",
 ]  # fmt: skip

@@ -16,17 +16,11 @@ from gpubench.studies.cases import rate_text
 from gpubench.studies.section import Answer, Bars, Result, Section, Table, Value, in_order
 
 STUDIES: dict[str, Callable[[Compared], Iterator[Section]]] = {
-    "pairs": pairs.sections,
-    "ladder": ladder.sections,
-    "ablation": ablation.sections,
-    "scaling": scaling.sections,
-    "epochs": published.epoch_sections,
-    "published": published.published_sections,
-    "batch": batch.sections,
-    "stages": published.stage_sections,
-    "buyer": buyer.sections,
+    "pairs": pairs.sections, "ladder": ladder.sections, "ablation": ablation.sections,
+    "scaling": scaling.sections, "epochs": published.epoch_sections, "published": published.published_sections,
+    "batch": batch.sections, "stages": published.stage_sections, "buyer": buyer.sections,
     "roofline": roofline.sections,
-}
+}  # fmt: skip
 CLOSE = 0.1
 """A projection without an interval contradicts full runs if it differs from them by more than this share."""
 HOLM = "p < 0.05 after Holm's correction over all ratios here"
@@ -58,24 +52,17 @@ def answer_to(compared: Compared, loaded: Loaded, *, files: int = 0) -> Answer:
     why_nothing = words.listed(lost, 3) if lost else f"no two rows differ in {' or '.join(compared.axes)} alone"
     return Answer(
         headline=headline(gains) if gains else f"{_first_rate(compared)}Nothing here can be compared: {why_nothing}.",
-        results=tuple(results),
-        sections=tuple(sections),
-        gain=compared.metric.gain,
-        metric=compared.metric.name,
-        unit=compared.metric.unit,
+        results=tuple(results), sections=tuple(sections),
+        gain=compared.metric.gain, metric=compared.metric.name, unit=compared.metric.unit,
         rule=RULE_FOR_ACCURACY if compared.metric.by_loss else RULE,
         files=len(loaded.sources) if files else 0,
         unread=max(files - len(loaded.sources), 0),
-        rows=len(rows),
-        about=len(rows),
-        failed=compared.failed,
-        missed=compared.missed,
+        rows=len(rows), about=len(rows), failed=compared.failed, missed=compared.missed,
         stopped=int(compared.frame["status"].isin(["interrupted"]).sum()),
-        left_out=tuple(compared.left_out),
-        problems=tuple(loaded.problems),
+        left_out=tuple(compared.left_out), problems=tuple(loaded.problems),
         table=lambda cases: loaded.table(rows.index if cases is None else rows.index[rows.isin(cases)]),
         count=lambda cases: int(rows.isin(cases).sum()),
-    )
+    )  # fmt: skip
 
 
 def _first_rate(compared: Compared) -> str:

@@ -13,7 +13,6 @@ from gpubench.studies import listed_peaks
 from gpubench.suite.precisions import LINEAR_ONLY
 
 Bottleneck = Literal["compute", "memory", "input", "launch", "communication", "throttling", "unknown"]
-
 WAITING = 0.25
 """A wait for data or other processes is the bottleneck from this share of the step on.
 

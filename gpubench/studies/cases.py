@@ -45,10 +45,7 @@ def known(value: float) -> float | None:
 def cases_table(groups: Sequence[Group], metric: Metric) -> Table:
     """Return the table of cases; a case without a figure shows its status."""
     compared = Column(
-        metric.title,
-        metric.unit,
-        "higher" if metric.inverse else "lower",
-        places=2 if metric.unit == "share" else None,
+        metric.title, metric.unit, "higher" if metric.inverse else "lower", places=2 if metric.unit == "share" else None
     )
     qualities = {
         name: Column(about.title, about.unit or name, about.better, places=2)

@@ -246,7 +246,6 @@ def _verdict(verdicts: Sequence[str]) -> tuple[str, tuple[int, str] | None]:
 
 
 def _per_sample(group: Group) -> Group:
-    """Return the group with seconds per sample as its values."""
     samples = group.samples_per_second * group.median
     return replace(group, values=tuple(seconds / samples for seconds in group.values))
 
@@ -254,17 +253,13 @@ def _per_sample(group: Group) -> Group:
 def _part(c: Comparison, ratio: stats.Ratio, metric: Metric) -> Part:
     return Part(
         c.subject.model,
-        _figure_of(c.subject, metric),
-        _figure_of(c.other, metric),
-        ratio.value,
-        ratio.interval,
-        c.subject.batch_size,
-        c.other.batch_size,
-        ", ".join(sorted(c.subject.marks)),
-        ", ".join(sorted(c.other.marks)),
+        _figure_of(c.subject, metric), _figure_of(c.other, metric),
+        ratio.value, ratio.interval,
+        c.subject.batch_size, c.other.batch_size,
+        ", ".join(sorted(c.subject.marks)), ", ".join(sorted(c.other.marks)),
         None if metric.by_loss else interval_of(c.subject, metric),
         None if metric.by_loss else interval_of(c.other, metric),
-    )
+    )  # fmt: skip
 
 
 def _figure_of(group: Group, metric: Metric) -> float:
@@ -283,9 +278,7 @@ def differences_of(comparisons: Sequence[Comparison], metric: Metric = SECONDS) 
         yield "batches differ"
     if any(out_of_turn(comparison.subject, comparison.other) for comparison in comparisons):
         yield OUT_OF_TURN
-    yield from dict.fromkeys(
-        f"differs in {', '.join(comparison.differing)}" for comparison in comparisons if comparison.differing
-    )
+    yield from dict.fromkeys(f"differs in {', '.join(c.differing)}" for c in comparisons if c.differing)
     yield from unlike_figures(comparisons, metric)
 
 

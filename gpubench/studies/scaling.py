@@ -23,13 +23,10 @@ MOST_PROCESSES = 1 << 20
 MOST_EFFICIENCY = 1.05
 """A larger efficiency gets a caveat: more processes hardly make each of them faster."""
 UNLIKE = {
-    "device_hash": "another card or session",
-    "session": "another card or session",
-    "cpu": "another cpu",
-    "suite_digest": "the timed code differs",
-    "batch_policy": "batch policies differ",
+    "device_hash": "another card or session", "session": "another card or session", "cpu": "another cpu",
+    "suite_digest": "the timed code differs", "batch_policy": "batch policies differ",
     "params": "schedules differ",
-}
+}  # fmt: skip
 """The difference between the ends of a curve, by the column in which they differ."""
 
 
@@ -102,7 +99,6 @@ def _curves(frame: pd.DataFrame) -> Iterator[Curve]:
 
 
 def _series(frame: pd.DataFrame) -> Iterator[Curve]:
-    """Yield each published series that reached its goal."""
     rows = frame[(frame["mode"] == "published") & (frame["status"] == "ok") & (frame["session"] != "")]
     rows = rows.assign(goal=goals_of(rows))
     rows = rows[(rows["goal"] > 0) & rows["seconds"].between(*PLAUSIBLE_SECONDS) & rows["processes"].between(1, 1e9)]
@@ -181,9 +177,7 @@ def _result(curve: Curve, title: str) -> Result:
         cases=cases,
     )
     differences = [text for name, text in UNLIKE.items() if set(sides[0][name]) != set(sides[1][name])]
-    remarks = (
-        [] if curve.is_to_goal else [text for point in (last, first) for text in point["note"].split("; ") if text]
-    )
+    remarks = [text for point in (last, first) for text in point["note"].split("; ") if text]
     return Result(
         kind="scaling",
         suite=suite,
@@ -200,7 +194,7 @@ def _result(curve: Curve, title: str) -> Result:
         caveats=(
             *["efficiency above 100%: the sides may be unlike"] * (last["efficiency"] > MOST_EFFICIENCY),
             *words.marked(marks_in(both), len(both), "runs "),
-            *dict.fromkeys(remarks),
+            *dict.fromkeys([] if curve.is_to_goal else remarks),
         ),
         projected=bool(both["measured"].isin(["projected"]).any()),
         charts=(chart,),

@@ -11,12 +11,10 @@ if TYPE_CHECKING:
 ASKED = ("card", "precision", "other", "ladder", "ablation", "scaling", "epochs", "published", "batch", "stages",
          "buyer", "roofline")  # fmt: skip
 """Kinds of result, in the order in which they are shown."""
-DECIDED = frozenset(
-    {
-        *("faster", "slower", "same", "non-inferior", "inferior", "sooner", "later", "thriftier", "hungrier"),
-        *("cheaper", "dearer", "smaller", "larger", "better", "worse", "lower", "higher"),
-    }
-)
+DECIDED = frozenset({
+    "faster", "slower", "same", "non-inferior", "inferior", "sooner", "later", "thriftier", "hungrier", "cheaper",
+    "dearer", "smaller", "larger", "better", "worse", "lower", "higher",
+})  # fmt: skip
 """Decided verdicts, in the words of every metric."""
 
 

@@ -20,14 +20,9 @@ FAMILIES = ("convolution", "matmul")
 TF32_NOTE = "FP32 includes TF32 where the card has it (Ampere and newer)."
 """The meaning of the class `fp32`."""
 CLASS_OF = {
-    "amp-fp16": "half",
-    "bf16": "half",
-    "fp16": "half",
-    "fp16-master": "half",
-    "fp32": "fp32",
-    "tf32": "fp32",
+    "amp-fp16": "half", "bf16": "half", "fp16": "half", "fp16-master": "half", "fp32": "fp32", "tf32": "fp32",
     "strict-fp32": "strict",
-}
+}  # fmt: skip
 """The class of each precision; other precisions are left out."""
 MAKER_WORDS = frozenset({"nvidia", "geforce", "tesla", "amd", "instinct"})
 """Words that `short_name` drops at the start of a name."""

@@ -72,5 +72,4 @@ def find_card(text: str, cards: Sequence[str]) -> str:
 
 
 def _letters_and_digits(name: str) -> str:
-    """Return only the letters and digits, in lower case."""
     return "".join(filter(str.isalnum, name.lower()))

@@ -75,12 +75,10 @@ def expected_of(card: str) -> SpeedRatio | None:
 
 @cache
 def _speeds() -> Speeds:
-    """Return the speeds of cards by the published figures of convolutional models."""
     return Speeds([group for group in published().groups if group.family == FAMILY], KIND)
 
 
 def _rows_of_study(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of suites that declare RATE_STUDY."""
     return rows[rows["studies"].map(lambda studies: RATE_STUDY in str(studies).split()).astype(bool)]
 
 
