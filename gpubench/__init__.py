@@ -30,16 +30,10 @@ if TYPE_CHECKING:
 __version__ = "0.3.0"
 
 _HOME_OF = {
-    "MEMORY_FORMAT": "suite.suite",
-    "Blueprint": "suite.suite",
-    "Case": "suite.trial",
-    "Clock": "training.clock.clock",
-    "Param": "suite.suite",
-    "ParamValue": "suite.suite",
-    "Suite": "suite.suite",
-    "Trial": "suite.trial",
-    "imported": "suite.suite",
-}
+    "MEMORY_FORMAT": "suite.suite", "Blueprint": "suite.suite", "Case": "suite.trial",
+    "Clock": "training.clock.clock", "Param": "suite.suite", "ParamValue": "suite.suite",
+    "Suite": "suite.suite", "Trial": "suite.trial", "imported": "suite.suite",
+}  # fmt: skip
 
 __all__ = ["UserError", "__version__", "compare", "load", *_HOME_OF]
 

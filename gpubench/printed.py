@@ -15,8 +15,6 @@ STEERING = re.compile(
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
     "]"
 )
-
-
 DATA_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenet": "ImageNet", "wikitext-2": "WikiText-2"}
 """Names of datasets as their authors write them; other data have the name that is in the rows."""
 MARKED = {

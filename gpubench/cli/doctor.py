@@ -133,13 +133,9 @@ def examine(device: "Device", card: "CardReader", run_child: "RunChild") -> "Car
     )
     setup = state_of(device, card)
     return advice.CardCheck(
-        device.device,
-        card.commands,
-        setup,
-        idle,
-        processes,
+        device.device, card.commands, setup, idle, processes,
         loaded=sampler.readings[-LAST_READINGS:],
         load_failure="" if outcome.end == "answered" else outcome.reason,
         integrated=device.integrated,
         leaves_node=setup.numa_node is not None and host.may_leave_node(setup.numa_node),
-    )
+    )  # fmt: skip

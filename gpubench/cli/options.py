@@ -19,13 +19,10 @@ METRICS = (
     "seconds", "rate", "energy", "value", "cost", "cost-per-million", "memory", "batch", "accuracy", "loss",
     "time-to-goal",
 )  # fmt: skip
-
-
 what_option, time_option, where_option, file_option, side_option, shown_option, chart_option = (
     partial(typer.Option, rich_help_panel=panel)
     for panel in ("What", "How long", "Where", "Files", "What is compared", "What is shown", "Charts")
 )
-
 Devices = Annotated[
     str, where_option("--device", metavar="NAMES", help="auto, all, cpu, mps, xpu, or cuda:0,cuda:1 (in turn).")
 ]
@@ -44,11 +41,9 @@ Settings = Annotated[
 DataFolder = Annotated[
     Path | None, file_option("--data", metavar="DIR", help="Folder of the data; default $GPUBENCH_DATA, or the cache.")
 ]
-
 Files = Annotated[
     list[Path], typer.Argument(help="CSV files, folders of them, or charts and reports (they contain their rows).")
 ]
-
 By = Annotated[
     str | None, side_option(metavar="COLUMNS", help="What to compare: a column or parameter, or two: torch,card.")
 ]

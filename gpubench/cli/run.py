@@ -92,9 +92,7 @@ def run(
     no_rank: Annotated[
         bool,
         time_option(
-            "--no-rank",
-            metavar=FLAG,
-            help="With --quick: do not rank the card (skips the trial of suite reference).",
+            "--no-rank", metavar=FLAG, help="With --quick: do not rank the card (skips the trial of suite reference)."
         ),
     ] = False,
     full: Annotated[bool, time_option("--full", metavar=FLAG, help="Train every epoch, instead of a sample.")] = False,
@@ -157,28 +155,18 @@ def run(
         suites=suites,
         precision=",".join(precision or ["both"]),
         models=RANKED_MODELS if quick and not (suite or models) else named,
-        batch=batch,
-        device=device,
         processes=parse_processes(processes),
-        nodes=nodes,
-        rendezvous=rendezvous,
-        repeats=repeats,
         mode="quick" if quick else "full" if full else "sampled",
-        out=out,
-        data=data,
-        weights=weights,
-        synthetic=synthetic,
         memory_limit_bytes=None if memory_limit is None else parse_size(memory_limit),
         time_limit_seconds=None if time_limit is None else parse_duration(time_limit),
         until=None if until is None else parse_share("--until", until),
         budget_seconds=parse_duration("20m" if budget is None else budget, "--budget") if until else None,
-        seed=seed,
         session="" if session is None else parse_session(session),
         settings=parse_settings(settings or ()),
-        tensorboard=tensorboard,
-        dry_run=dry_run,
         rank=quick and not no_rank and nodes == 1 and "resnet" in suites and RANKED_SUITE not in suites,
-    )
+        batch=batch, device=device, nodes=nodes, rendezvous=rendezvous, repeats=repeats, seed=seed, dry_run=dry_run,
+        out=out, data=data, weights=weights, synthetic=synthetic, tensorboard=tensorboard,
+    )  # fmt: skip
     if slurm is not None:
         arguments = without(sys.argv[1:], "--slurm", "--out")
         return run_on_slurm(parse_slurm(slurm), arguments, out)

@@ -128,7 +128,6 @@ def shortened(chart: Bars, most: float) -> Bars:
 
 
 def _weight(group: BarGroup) -> str:
-    """Return the font weight of a group: bold for means."""
     return "bold" if group.strong else "normal"
 
 
@@ -148,7 +147,6 @@ def _gap(chart: Bars) -> float:
 
 
 def _layout(chart: Bars, width: float, *, listed: bool) -> tuple[list[_Row], list[Span]]:
-    """Return the place of every bar and group."""
     intervals = [bar.interval for group in chart.groups for bar in group.bars if bar.interval]
     widest = max((high - low for low, high in intervals), default=None)
     gap = _gap(chart)

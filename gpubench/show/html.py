@@ -113,17 +113,9 @@ def rendered(template: str, styles: Sequence[str] = (), **values: object) -> str
     script = _minified("report.js")
     # connect-src 'self' lets page checkers fetch robots.txt from within the page.
     policy = f"default-src 'none'; connect-src 'self'; script-src {_hash(script)}; style-src {_hash(css)}"
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            values,
-            policy=f"{policy}; base-uri 'none'; form-action 'none'",
-            style=Markup(css),
-            script=Markup(script),
-            version=gpubench.__version__,
-        )
-    )
+    policy += "; base-uri 'none'; form-action 'none'"
+    parts = {"style": Markup(css), "script": Markup(script), "version": gpubench.__version__}
+    return _environment().get_template(template).render(values, policy=policy, **parts)
 
 
 @cache
@@ -147,7 +139,6 @@ def _environment() -> "Environment":
 
 @cache
 def _asset(name: str) -> str:
-    """Return the text of a file in ASSETS."""
     return (ASSETS / name).read_text(encoding="utf-8")
 
 

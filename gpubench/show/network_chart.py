@@ -112,7 +112,6 @@ def _draw_schedule(sheet: Sheet, network: NetworkSummary) -> None:
 
 
 def _draw_curve(sheet: Sheet, points: Points, top: float, bottom: float, right: float) -> "Axes":
-    """Draw a curve over the epochs and return its axes."""
     axes = sheet.plot_axes(CURVES, top, right, bottom)
     values = [value for _, value in points]
     axes.plot([epoch for epoch, _ in points], values, color=palette()[0], linewidth=2.0)

@@ -88,23 +88,16 @@ def page_of(answer: Answer, home: str = "", preview: str = "") -> str:
     return rendered(
         "page.html",
         rules_of(looks),
-        title=title,
-        basis=basis,
         description=" ".join(measured_on(table, title)),
-        preview=preview,
         measured_on=measured_on(table, title),
-        answer=answer,
         read=" ".join(read_of(answer)),
         sentences=[result.sentence for result in results],
         first=FIRST,
         suites=sorted(suites.items(), key=lambda suite: suite[1]),
-        sections=sections,
-        folded=folded,
-        lead=lead,
         link=Markup(html_link(rows)),
-        whole=whole,
-        home=home,
-    )
+        title=title, basis=basis, preview=preview, answer=answer, lead=lead, sections=sections, folded=folded,
+        whole=whole, home=home,
+    )  # fmt: skip
 
 
 def measured_on(table: bytes, title: str = "") -> list[str]:

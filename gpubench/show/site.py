@@ -157,12 +157,9 @@ class _Site:
             rules_of(classes),
             title="gpubench: cards ranked by how fast they train",
             description=headline(contents.ranking),
-            preview=self.preview,
-            answer=answer,
+            preview=self.preview, answer=answer, first=FIRST, lead=lead, licensed=contents.licensed,
             read=" ".join(read_of(answer)),
             results=self._linked(answer.comparisons),
-            first=FIRST,
-            lead=lead,
             suites=[(name, self.to.suite(name)) for name in suites],
             filters={
                 "suite": sorted({ranked_case.group.suite for ranked_case in contents.cases}),
@@ -172,8 +169,7 @@ class _Site:
             cases=_cases_table(sorted(contents.cases, key=lambda case: (not case.rank, -case.ranked)), self.to),
             ranking=_ranking_table(contents.ranking, self.to),
             ranked=headline(contents.ranking),
-            licensed=contents.licensed,
-        )
+        )  # fmt: skip
 
     def card_page(self, card: str) -> str:
         """Return the page of a card: its results, cases, rows and published figures."""
@@ -205,23 +201,17 @@ class _Site:
         return rendered(
             "card.html",
             rules_of(classes),
-            title=title,
-            description=lead,
-            preview=self.preview,
-            charts=pictures,
+            title=title, description=lead, preview=self.preview, charts=pictures, card=card, lead=lead, first=FIRST,
             others=[
                 (other, self.to.card(other), f"{times(r.value)} as fast ({gain(r.low)} to {gain(r.high)})")
                 for other, r in ratios.items()
             ],
-            card=card,
-            lead=lead,
             measured_on=measured_on(contents.answer.table(frozenset(measured)))[1:],
             results=self._linked(results),
-            first=FIRST,
             cases=_cases_table(cases, self.to, card),
             rows=Grid.of("rows", "One line per trial", [_row(row, self.to) for row in rows.values()]),
             figures=Grid.of("figures", "One line per published figure", [_figure(*line) for line in [*used, *unused]]),
-        )
+        )  # fmt: skip
 
     def _linked(self, results: Sequence[Result]) -> list[tuple[str, str, str]]:
         """Return each result as the link to its section, its sentence, and its models, trials and caveats."""
@@ -307,7 +297,6 @@ def _ratio(ratio: SpeedRatio, column: Column, href: str, most: float) -> HtmlCel
 
 
 def _row(row: SiteRow, to: Addresses) -> HtmlLine:
-    """Return the line of a row, with its file and line."""
     anchor, source = to.anchor(row), str(row.facts["source"])
     texts = {column: str(text) for column, text in row.facts.items()}
     cells = [

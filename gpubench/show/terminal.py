@@ -79,7 +79,6 @@ def everything(answer: Answer, width: int | None = None, *, every_table: bool = 
 
 
 def _section(section: Section, metric: str, width: int, every_table: bool) -> Iterator[str]:
-    """Return a section with its results, tables and notes."""
     yield from wrapped(section.title, width)
     yield "-" * min(cell_len(section.title), width)
     yield from _items([result.sentence for result in section.results], width)
@@ -93,7 +92,6 @@ def _section(section: Section, metric: str, width: int, every_table: bool) -> It
 
 
 def _items(texts: Sequence[str], width: int) -> Iterator[str]:
-    """Return each text as an item of a list."""
     for text in texts:
         yield from indented("- ", text, width)
 
@@ -323,7 +321,6 @@ def _details(result: Result) -> list[str]:
 
 
 def _short(card: str) -> str:
-    """Return a card's name for the head of a column."""
     return fitted(card.removeprefix("RTX ").removeprefix("GTX "), CARD)
 
 
