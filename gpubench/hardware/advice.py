@@ -17,29 +17,21 @@ from gpubench.suite.precisions import UNPROVED
 
 ROOMY_BYTES = 1_000_000_000
 """Enough free space for a dataset's archive, its files, and the rows of many runs, in bytes."""
-
 OLDEST_OF_CUDA_13 = (7, 5)
 """torch's builds for CUDA 13 have kernels for Turing and newer cards (pytorch/pytorch#190385)."""
-
 LEGACY_BUILD = "pip install 'torch>=2.6,<2.15' torchvision --index-url https://download.pytorch.org/whl/cu126"
 """CUDA 12.6 builds are the last with kernels for Maxwell, Pascal and Volta; torch 2.14 is the last release
 with these builds (pytorch/pytorch#157517, #172352, #190385)."""
-
 LEGACY_CONSTRAINTS = "in the commands of README.md, replace constraints.txt by constraints-pascal.txt"
 """constraints.txt would install the newer torch again."""
-
 FREE_CLOCK = 0.8
 """A loaded card below this share of its highest SM clock, without a reported reason, has a clock lock."""
-
 BUSY_SHARE = 0.25
 """Load average per CPU above which other programs affect results."""
-
 USED_BYTES = 2 << 30
 """If more memory of a card is in use than this, programs use the card, listed or not. A guess, not measured."""
-
 FEW_CPUS = 4
 """Fewer CPUs than this cannot load data for a card and run Python at the same time."""
-
 SMALL_SHARED_MEMORY_BYTES = 1 << 30
 """Loader workers pass batches through /dev/shm; a container's default of 64 MiB causes a bus error."""
 

@@ -125,23 +125,13 @@ def devices_of(facts: TorchFacts) -> list[Device]:
 def environment_of(facts: TorchFacts) -> Environment:
     """Return software and host facts; `facts` has torch's, collected by the child."""
     return Environment(
-        torch=facts["torch"],
-        torchvision=_version("torchvision"),
-        fastai=_version("fastai"),
-        cuda=facts["cuda"],
-        cudnn=facts["cudnn"],
-        python=platform.python_version(),
-        gpubench=gpubench.__version__,
-        commit=_commit(),
-        cpu=cpu_name(),
-        cpu_count=cpu_count(),
-        os=f"{platform.system()} {platform.release()}",
-        cpu_governor=host.cpu_governor(),
-        numa_nodes=host.numa_nodes(),
-        container=host.container(),
-        switches=switches(os.environ),
+        torch=facts["torch"], torchvision=_version("torchvision"), fastai=_version("fastai"),
+        cuda=facts["cuda"], cudnn=facts["cudnn"], python=platform.python_version(),
+        gpubench=gpubench.__version__, commit=_commit(), cpu=cpu_name(), cpu_count=cpu_count(),
+        os=f"{platform.system()} {platform.release()}", cpu_governor=host.cpu_governor(),
+        numa_nodes=host.numa_nodes(), container=host.container(), switches=switches(os.environ),
         load_average=host.load_average(),
-    )
+    )  # fmt: skip
 
 
 def switches(environ: Mapping[str, str]) -> str:

@@ -61,7 +61,6 @@ def load_average() -> float:
 
 SHARED_CPU = 0.1
 """The CPUs are `shared` if other programs take more than this share; background work of the system takes less."""
-
 LEAST_SHARE = 0.05
 """Least share of a CPU that a thread of this process is assumed to get."""
 

@@ -7,7 +7,6 @@ from typing import Any
 
 SLOWED = frozenset({"hw_slowdown", "sw_thermal", "hw_thermal", "power_brake"})
 """Reasons for a low clock that are faults. A power cap is normal under load."""
-
 SWITCHES = {
     "CUDA_LAUNCH_BLOCKING": "every launch waits for its kernel",
     "PYTORCH_CUDA_ALLOC_CONF": "torch's allocator has other settings than the default",
@@ -16,7 +15,6 @@ SWITCHES = {
     "NVIDIA_TF32_OVERRIDE": "it overrides torch's TF32 setting",
 }
 """Environment variables that change results, and how."""
-
 IDLE_UTILISATION = 0.05
 """A card with a higher utilisation than this share is in use."""
 

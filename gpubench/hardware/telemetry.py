@@ -18,26 +18,21 @@ from gpubench.suite.trial import Lap, Telemetry
 
 SAMPLE_SECONDS = 0.15
 """Least time between two readings; the parent wakes every 0.2 s. Cards update their sensors about every 0.1 s."""
-
 PROCESSES_SECONDS = 1.0
 """Least time between two lists of the processes on the card."""
-
 LEAST_READINGS = 5
 """With fewer readings in the timed laps (about a second) there is no mean: power and energy lag by about a second."""
-
 FALLEN = 0.03
 """A clock that falls by this share inside the timed laps is marked `clock_fell`: normal for a card that gets warm."""
 SLUMPED = 0.1
 """A clock that falls by this share without a power cap is marked `throttled`."""
 STRAY_SHARE = 0.05
 """Up to this share of readings may have `hw_slowdown`, which NVML also reports while the clock changes."""
-
 WINDOW_SECONDS = 5.0
 """A card has settled when the means of clock and temperature agree in the two halves of this window."""
 CLOCK_TOLERANCE = 0.02
 TEMPERATURE_TOLERANCE_CELSIUS = 0.5
 """Largest differences between the halves' means. For the temperature that is a trend of 0.2 degrees per second."""
-
 Floats = npt.NDArray[np.float64]
 Span = tuple[float, float]
 

@@ -33,7 +33,6 @@ CAP_SHARE = 20
 MOST_ELEMENTS = 2**31 - 1
 MOST = 1 << 20
 """Largest batch if a suite does not give its number of samples; without it a search could run without end."""
-
 Measure = Callable[[Trial], Measurement]
 Key = tuple[str, str, str, int, str, str]
 """Identifies a case of a run."""

@@ -95,26 +95,15 @@ def cases_of(
         cases_of_model = []
         for processes, precision in product(options.processes, precisions):
             case = Case(
-                suite=loaded.name,
-                suite_version=suite.version,
-                suite_digest=loaded.digest,
-                suite_path=str(loaded.path),
-                model=model,
+                suite=loaded.name, suite_version=suite.version, suite_digest=loaded.digest,
+                suite_path=str(loaded.path), model=model,
                 rung=suite.models.index(model) + 1 if "ladder" in suite.studies else None,
-                studies=suite.studies,
-                precision=precision,
-                device=device.device,
-                params=params,
-                batch_policy="fixed",
-                batch_size=None,
-                mode=options.mode,
-                data=recipe.data,
-                weights=recipe.weights,
-                processes=processes * options.nodes,
-                nodes=options.nodes,
+                studies=suite.studies, precision=precision, device=device.device, params=params,
+                batch_policy="fixed", batch_size=None, mode=options.mode, data=recipe.data,
+                weights=recipe.weights, processes=processes * options.nodes, nodes=options.nodes,
                 memory_limit_bytes=options.memory_limit_bytes,
                 refusal=_refusal(loaded, device, precision, processes * options.nodes),
-            )
+            )  # fmt: skip
             cases_of_model.append(_with_suite_checks(case, recipe, options, device))
         cases += cases_of_model
         if "fp32" in precisions and options.mode != "quick":  # a quick run gives no verdict

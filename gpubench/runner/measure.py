@@ -46,7 +46,6 @@ class Measure:
         return measurement
 
     def _with_folders(self, trial: Trial) -> Trial:
-        """Return the trial with the folders of this machine."""
         options, folder = self._session.options, self._session.folders.get(trial.case.suite)
         return replace(
             trial,

@@ -115,7 +115,6 @@ def _read() -> dict[str, Any]:
 
 
 def _store(key: str, peak: Peak) -> None:
-    """Add a peak to the cache, if the cache can be written."""
     if not key:
         return
     file = cache_file()
@@ -161,7 +160,6 @@ class WarmUp:
         self._run_child({"task": "soak", "devices": names, "seconds": seconds}, time_limit_seconds=seconds + 120)
 
     def _find_peak(self, case: Case) -> None:
-        """Read the peak from the cache, or measure it."""
         session, key = self._session, _peak_key(case)
         if not session.suites[case.suite].suite.torch or key in self._peaks:
             return
@@ -179,5 +177,4 @@ class WarmUp:
 
 
 def _peak_key(case: Case) -> tuple[str, str, int]:
-    """Return device, precision and threads."""
     return case.device, multiplied_in(case.precision), int(case.params["threads"])

@@ -68,15 +68,9 @@ class Nodes:
         except OSError as error:
             raise UserError(f"--rendezvous {rendezvous}: there is no route to it ({error})") from None
         self._task = {
-            "task": "meet",
-            "host": self.host,
-            "port": self.port,
-            "nodes": nodes,
-            "terms": dict(terms),
-            "secret": secret_of_run(),
-            "local": _is_ours(self.host),
-            "limit_seconds": self._limit,
-        }
+            "task": "meet", "host": self.host, "port": self.port, "nodes": nodes, "terms": dict(terms),
+            "secret": secret_of_run(), "local": _is_ours(self.host), "limit_seconds": self._limit,
+        }  # fmt: skip
         self.node = 0
         self.trouble = ""
         """Why the machines did not connect or lost each other, or empty."""

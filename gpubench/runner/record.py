@@ -34,18 +34,12 @@ def row_of(trial: Trial, measurement: Measurement, setting: Setting, *, started:
     """Return the row of one trial."""
     case = trial.case
     sources = {
-        "case": case,
-        "trial": trial,
-        "run": setting,
-        "device": setting.device,
-        "card": setting.card,
-        "environment": setting.environment,
-        "peak": setting.peak,
-        "measurement": measurement,
-        "telemetry": measurement.telemetry,
+        "case": case, "trial": trial, "run": setting,
+        "device": setting.device, "card": setting.card, "environment": setting.environment, "peak": setting.peak,
+        "measurement": measurement, "telemetry": measurement.telemetry,
         # Sampled or synthetic trials have no meaningful quality.
         "quality": {name: value for name, value in measurement.quality.items() if _is_figure(value) and trial.teaches},
-    }
+    }  # fmt: skip
     values = {
         **copied(COLUMNS, sources),
         **_of_time(measurement, setting.projection_range),

@@ -196,7 +196,6 @@ class Rounds:
 
 
 def _count_runnable(trials: Sequence[Trial]) -> int:
-    """Return the number of trials whose cases are not refused."""
     return sum(not trial.case.refusal for trial in trials)
 
 

@@ -169,7 +169,6 @@ class TrialRunner:
         return RunSummary(0 if good else SOME_FAILED, self._session.path, frozenset(self._written))
 
     def _run_one(self, trial: Trial, file: RowsFile) -> None:
-        """Run one trial and write its row."""
         case = trial.case
         if not case.refusal:
             self._warm_up.before(case, self.rounds.planned_cases, searched=self._batches.has_searched)

@@ -80,16 +80,13 @@ def open_session(options: Options, loaded: Sequence[LoadedSuite], facts: env.Tor
         ranked = replace(options, models=RANKED_MODELS, precision="mixed", batch=None, processes=(1,), settings={})
         cases += cases_of(recipes_of(ranked, loaded[-1:]), ranked, devices[:1], environment.cpu_count)
     return Session(
-        options=options,
+        options=options, cards=cards, environment=environment, path=path,
         suites={suite.name: suite for suite in loaded},
         devices={device.device: device for device in devices},
-        cards=cards,
-        environment=environment,
-        path=path,
         cases=tuple(with_devices(case, all_devices) for case in cases),
         folders={recipe.suite.name: recipe.folder for recipe in recipes if recipe.folder},
         id=options.session or secrets.token_hex(6),
-    )
+    )  # fmt: skip
 
 
 def _out_file(options: Options, loaded: Sequence[LoadedSuite], devices: Sequence[env.Device]) -> Path:

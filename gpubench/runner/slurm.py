@@ -72,7 +72,6 @@ def run_on_slurm(job_options: Mapping[str, Any], arguments: Sequence[str], out: 
 
 
 def _submit(job_options: Mapping[str, Any], arguments: Sequence[str], folder: Path) -> str:
-    """Submit the job; returns its number."""
     try:
         import submitit
     except ImportError:

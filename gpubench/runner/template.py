@@ -56,7 +56,6 @@ class Templates:
         return run_child(task, start=lambda: self._start(self._key_of(task)), **options)
 
     def _start(self, key: Key | None) -> Started:
-        """Start a fork of the template with this key, or a new process."""
         if key and key[0] not in self.refused:
             try:
                 self._make_ready(key)

@@ -12,7 +12,6 @@ from gpubench.hardware.state import CardState, Commands, Processes, Reading, ask
 
 KIND = "cuda"
 MISSING = "AMD: install amd-smi-lib and the package amdsmi of the same ROCm release"
-
 RESIDENCIES = {
     "prochot_residency_acc": "hw_slowdown",
     "ppt_residency_acc": "power_cap",
@@ -24,10 +23,8 @@ RESIDENCIES = {
 
 Older cards only report that some limit is active. This is always true under a power cap, so it is not used.
 """
-
 GENERATIONS = {2500: 1, 5000: 2, 8000: 3, 16000: 4, 32000: 5, 64000: 6}
 """PCIe generation by megatransfers per second."""
-
 MOST_WATTS = 10_000
 """Some releases of amdsmi report power caps in watts, others in microwatts: a larger number is in microwatts."""
 

@@ -11,22 +11,12 @@ MISSING = (
     "NVIDIA: in a container, start it with NVIDIA_DRIVER_CAPABILITIES=compute,utility, else reinstall the driver with"
     " its NVML library"
 )
-
 REASONS = {
-    0x1: "idle",
-    0x2: "application_clocks",
-    0x4: "power_cap",
-    0x8: "hw_slowdown",
-    0x10: "sync_boost",
-    0x20: "sw_thermal",
-    0x40: "hw_thermal",
-    0x80: "power_brake",
-    0x100: "display_clocks",
-    0x200: "board_limit",
+    0x1: "idle", 0x2: "application_clocks", 0x4: "power_cap", 0x8: "hw_slowdown", 0x10: "sync_boost",
+    0x20: "sw_thermal", 0x40: "hw_thermal", 0x80: "power_brake", 0x100: "display_clocks", 0x200: "board_limit",
     0x400: "reliability",
-}
+}  # fmt: skip
 """Name by bit of NVML's clocks event reasons (NVML API reference; called throttle reasons until driver 535)."""
-
 NOT_AVAILABLE = {2**32 - 1, 2**64 - 1}
 """NVML's missing values (NVML_VALUE_NOT_AVAILABLE)."""
 
