@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 SPLITS = ("train", "valid", "test")
 END_OF_LINE = "<eos>"
-
 _BLOCK_CHARACTERS = 1 << 24
 """Text is read in blocks of this size, so that the words of a large corpus are never in memory all at once."""
 

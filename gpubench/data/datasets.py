@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ENVIRONMENT_VARIABLE = "GPUBENCH_DATA"
-
 CIFAR10, IMAGENET = "cifar10", "imagenet"
 """Names of datasets in rows."""
 TREES = {IMAGENET: "ImageNet, or any tree train/CLASS/*.jpg with val/CLASS/*.jpg, or CLASS/*.jpg"}
@@ -52,7 +51,6 @@ _WIKITEXT_FILES = {
     "valid.txt": "d756d22ab2310e7e60c094bea5c5a8eb",
     "test.txt": "781c9418ab9414bd09e4aad825aae752",
 }
-
 DATASETS: dict[str, Dataset] = {
     "cifar10": Dataset(
         "cifar-10-batches-py",

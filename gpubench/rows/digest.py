@@ -68,7 +68,6 @@ def in_our_columns(names: Sequence[str], cells: Sequence[str]) -> list[str]:
 
 
 def _spelled(name: str, cell: str) -> str:
-    """Return the cell in the spelling of `to_cells`."""
     if name in FLAGS:
         return cell.lower()
     return _number(cell, name in INTEGERS) if cell and name in NUMBERS else cell

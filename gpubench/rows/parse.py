@@ -17,7 +17,6 @@ COMPARED = ("suite", "model", "precision", "card", "device", "batch_policy", "mo
 """Columns whose texts distinguish rows. Blanks at the ends of these texts are removed."""
 DIVERSE = ("started", "steady", "batch_curve", "precision_proof", "laps", "table", DIGEST)
 """Text columns that may differ in every row. In other columns equal texts are stored once."""
-
 TRUE = ("true", "TRUE", "True")
 """Spellings of a flag that is set."""
 
@@ -34,20 +33,17 @@ class Table(NamedTuple):
 
 
 def _schema(columns: Sequence[str]) -> dict[str, type[pl.DataType]]:
-    """Return the types in which a file is read."""
     # Texts become categorical later: in categorical columns polars would lose what follows the quote in `"a"b`.
     return {name: pl.Float64 if name in NUMBERS else pl.String for name in columns}
 
 
 def _type_of(name: str) -> Any:
-    """Return the type of a column in a table."""
     if name in NUMBERS or name in FLAGS:
         return pl.Float64 if name in NUMBERS else pl.Boolean
     return pl.String if name in DIVERSE else pl.Categorical
 
 
 def _same_in(frame: pl.DataFrame) -> set[str]:
-    """Return the columns that have one value in all rows."""
     same = frame.select(pl.all().eq_missing(pl.all().first()).all())
     return {name for name in same.columns if same[name].all()}
 

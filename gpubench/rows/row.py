@@ -119,9 +119,7 @@ class Row:
     cuda: str = column("environment", "CUDA version torch was built for", role=Role.SOFTWARE)
     cudnn: str = column("environment", "cuDNN version", role=Role.SOFTWARE)
     switches: str = column(
-        "environment",
-        "environment variables that change how CUDA or torch works, with their values",
-        role=Role.SETTING,
+        "environment", "environment variables that change how CUDA or torch works, with their values", role=Role.SETTING
     )
     python: str = column("environment", "version of Python", role=Role.HOST)
     gpubench: str = column("environment", "version of gpubench", role=Role.CODE)

@@ -9,7 +9,6 @@ from gpubench.rows.lines import number_of
 
 STARTS = ("=", "+", "-", "@", "\t", "\r")
 """First characters of cells that spreadsheets execute (OWASP, CSV injection)."""
-
 _SUSPECT = re.compile(rb'(^|,)"?[=+\-@\t\r]')
 
 

@@ -33,7 +33,6 @@ def problems(rows: Sequence[SubmittedRow], published: Sequence[SubmittedRow] = (
 
 
 def _by(rows: Iterable[SubmittedRow], columns: Sequence[str]) -> dict[Shape, list[SubmittedRow]]:
-    """Return the rows by their cells in these columns."""
     groups: dict[Shape, list[SubmittedRow]] = defaultdict(list)
     for row in rows:
         groups[tuple(str(row.cells[name]) for name in columns)].append(row)

@@ -49,7 +49,6 @@ class Precision:
 
 _FP32, _FP16, _BF16, _FLOAT8, _INT8 = (0.0, 4.5e-5), (5e-5, 1.5e-3), (1e-3, 2e-2), (2e-2, 8e-2), (4e-3, 2e-2)
 _FLOAT8_TYPES = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
-
 PRECISIONS: Mapping[str, Precision] = {
     precision.name: precision
     for precision in (
@@ -65,15 +64,11 @@ PRECISIONS: Mapping[str, Precision] = {
     )
 }
 """All precisions by name, in the order in which `--precision all` runs them."""
-
 LINEAR_ONLY = frozenset(name for name, precision in PRECISIONS.items() if precision.linears)
 """Precisions that only large linear layers compute in; the rest of the model computes in bf16."""
-
 NO_LARGE_LINEAR = "no linear layer is large enough (sizes: multiples of 16, at least 32; the last layer does not count)"
-
 UNPROVED = ("mxfp8", "nvfp4")
 """Precisions that people ask for, and that are unsupported on every device."""
-
 LEAST_CAPABILITY: Mapping[str, tuple[int, int]] = {
     "float8": (8, 9),
     "int8-mixed": (8, 0),
@@ -82,10 +77,8 @@ LEAST_CAPABILITY: Mapping[str, tuple[int, int]] = {
 }
 """Compute capability of the first NVIDIA cards that run these precisions: Ada (e4m3 and e5m2), Ampere (int8 beside
 bf16), Blackwell (scales for blocks; docs/precisions.md has the sources)."""
-
 MI300 = ("gfx94", "gfx95")
 """First characters of AMD's names of the MI300 and MI350 chips."""
-
 FULL = frozenset(name for name, precision in PRECISIONS.items() if precision.full)
 """Precisions that are not mixed."""
 

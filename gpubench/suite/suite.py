@@ -70,7 +70,6 @@ MEMORY_FORMAT = Param(
     choices=("auto", "channels_last", "contiguous"),
 )
 """The parameter `memory_format`, which `gpubench.training.layout` reads."""
-
 _SCALED = [name for name, precision in PRECISIONS.items() if precision.scaled]
 _PURE = " and ".join(name for name, precision in PRECISIONS.items() if precision.pure)
 

@@ -51,7 +51,6 @@ TRAINED: frozenset[Status] = frozenset({"ok", "goal_missed"})
 """Statuses of a training that ran to its end, so that its seconds are known."""
 FINISHED: frozenset[Status] = GOOD | TRAINED
 """Statuses that a resumed run does not repeat."""
-
 Fault = Literal["", "crashed", "diverged", "lost_others", "waited_for_others"]
 """The kind of a failure.
 
@@ -284,7 +283,6 @@ class Measurement:
 
 FORK_REPORT = struct.Struct("qq")
 """What a template process sends about a fork: (process id, 0) at its start, (0, return code) at its end."""
-
 Record = TypeVar("Record", Lap, Measurement)
 HINTS = {kind.__name__: get_type_hints(kind) for kind in (Lap, Measurement)}
 """Types of the fields, by class."""

@@ -43,7 +43,6 @@ def describe() -> TorchFacts:
 
 
 def _cuda_refusal() -> str:
-    """Return torch's reason for not using an NVIDIA card."""
     try:
         torch.cuda.init()
     except Exception as error:  # an AssertionError if torch was built without CUDA
@@ -304,7 +303,6 @@ OUT_OF_MEMORY = (
     "cublas_status_not_initialized",
 )
 """Texts of errors that mean out of memory."""
-
 DISGUISED = (
     "unable to find a valid cudnn algorithm",
     "unable to find an engine to execute this computation",

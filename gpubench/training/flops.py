@@ -16,13 +16,10 @@ from gpubench.training.operands import OperandWatch, family_of, have_subclass
 
 UNTOUCHED = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view"}
 """Names of calls that only allocate a tensor or change its shape. Views are recognised by `is_view`."""
-
 PICKS = {"embedding", "index", "index_select", "gather", "take"}
 """Names of calls that read only as many bytes of their first operand as they return."""
-
 PRODUCTS = re.compile(r"_int_mm|_scaled_mm(_v2)?|(_scaled)?_grouped_mm(_v2)?")
 """Pattern of names of calls that multiply their first two operands. Some releases of torch lack their formulas."""
-
 TENSOR_CORE_MULTIPLE = 8
 """Tensor cores are most efficient if the dimensions of 16-bit products are multiples of this number (NVIDIA, Deep
 Learning Performance Guide: matrix multiplication, "Tensor Core requirements")."""

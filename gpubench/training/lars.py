@@ -73,6 +73,5 @@ class Lars(torch.optim.SGD):
         return torch.cat(parts).view(-1, ROW)
 
     def _norms(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return the norm of each weight from its rows."""
         squares = torch.linalg.vector_norm(rows, dim=1).square_()
         return torch.zeros(len(self._adapted), device=rows.device).index_add_(0, self._owners, squares).sqrt_()

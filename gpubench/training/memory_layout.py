@@ -9,7 +9,6 @@ from gpubench.suite.trial import Case
 
 TURING_WITHOUT = re.compile(r"\b(GTX 16\d0|MX[45]\d0|T\d{3,4})\b")
 """Cards of compute capability 7.5 without tensor cores: GTX 1650, T1000 and so on, but not the Tesla T4."""
-
 INSTINCT_WITH_CHANNELS_LAST = ("gfx90a", "gfx942", "gfx950")
 """AMD's architectures (MI200, MI300, MI350) on which half-precision convolutions are faster with channels last.
 

@@ -19,10 +19,8 @@ from gpubench.training.trace import KERNELS, Operand, Trace
 
 NARROW = re.compile(r"_int_mm|_scaled_(grouped_)?mm(_v2)?|gemm_4bit")
 """Pattern of torch's names of matrix products with 8 bits or fewer; their further operands are scales."""
-
 EIGHT_BITS = frozenset().union(*(kind.linears for kind in KINDS.values()))
 """dtypes that only float8 and int8-mixed multiply."""
-
 FAMILIES = {
     "convolution": re.compile(r".*(convolution|conv[123]d|conv_).*"),
     "RNN": re.compile(r".*(cudnn_rnn|miopen_rnn|mkldnn_rnn|thnn_\w+_(lstm|gru)|lstm_mps).*"),
@@ -198,6 +196,5 @@ def have_subclass(types: Sequence[type]) -> bool:
 
 
 def _has_compiled() -> bool:
-    """Return whether torch.compile has compiled anything in this process."""
     dynamo = sys.modules.get("torch._dynamo")
     return bool(dynamo and dynamo.utils.counters["stats"]["unique_graphs"])

@@ -41,7 +41,6 @@ KINDS = {
     )
     for name, precision in PRECISIONS.items()
 }
-
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 """Layers whose weights and statistics stay float32 with master weights."""
 

@@ -24,14 +24,11 @@ DTYPES = {
     "unsigned char": torch.uint8,
 }
 """Dtype by its name in a trace."""
-
 Operand = tuple[torch.dtype, Sequence[int]]
 """dtype and shape of a tensor."""
-
 REGION = "Torch-Compiled Region"
 COMPILED = (REGION, "CompiledFunction", "## Call CompiledFxGraph")
 """Beginnings of the names of events of compiled code, backward pass included."""
-
 KERNELS = {"convolution": re.compile(r"fprop|dgrad|wgrad|convol"), "matmul": re.compile(r"gemm|xmma|cutlass|nvjet")}
 """Pattern for the names of CUDA kernels (cuDNN, cuBLAS, CUTLASS), by family."""
 DTYPE_OF_KERNEL = {

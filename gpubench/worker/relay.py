@@ -20,7 +20,6 @@ HANDSHAKE_SECONDS = 5.0
 """Seconds in which the other end must prove that it knows the secret."""
 RETRY_SECONDS = 0.2
 CHUNK_BYTES = 1 << 16
-
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connect = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[Stream]]
 """Given the streams of a client, returns the streams to which it is forwarded; an error refuses the client."""

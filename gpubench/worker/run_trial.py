@@ -46,7 +46,6 @@ CAUSE_SECONDS = 1.0
 """Seconds that a process waits if it failed only because of another one: the parent then sees which one ended first."""
 HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 """With this variable torch asks Linux for huge pages for tensors of 2 MB and more (pytorch/pytorch#107697)."""
-
 imported: dict[str, files.LoadedSuite] = {}
 """Suites that the template of this process has imported, by path."""
 

@@ -128,7 +128,6 @@ class _Trace(TorchFunctionMode):
 
 
 def _traced(network: nn.Module, inputs: tuple[object, ...]) -> list[_Call]:
-    """Return the forward calls of all modules, in order."""
     trace, hooks = _Trace(), []
     for name, module in network.named_modules():
         hooks.append(module.register_forward_pre_hook(partial(trace.begin, name), with_kwargs=True))

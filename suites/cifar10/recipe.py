@@ -10,7 +10,6 @@ MEAN, STD = (125.31, 122.95, 113.87), (62.99, 62.09, 66.70)
 """Mean and standard deviation of the training images' bytes, per channel."""
 TEST_BATCH = 1000
 GOAL = 0.94
-
 Knots = tuple[tuple[float, float], ...]
 
 

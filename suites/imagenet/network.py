@@ -17,7 +17,6 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 """Images, uint8 (N, 3, H, W), and labels, on the device."""
 State = dict[str, Any]
 """What a checkpoint saves."""
-
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 MOMENTUM = 0.9
 

@@ -38,7 +38,6 @@ Batch = list[torch.Tensor]
 Part = tuple[NDArray[np.uint8], NDArray[np.int64]]
 """Images and labels."""
 Sample = tuple[torch.Tensor, int]
-
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 

@@ -25,7 +25,6 @@ from gpubench.suite.trial import rnn_refusal
 TRAIN_TOKENS, VALID_TOKENS, TEST_TOKENS = 2_088_628, 217_646, 245_569
 VOCABULARY = 33_278
 """Words in WikiText-2's vocabulary."""
-
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 ARTICLE_BATCH, TENSORCORE_BATCH = 20, 24
 APEX_MODULES = ("optimizers", "amp", "fp16_utils", "multi_tensor_apply")

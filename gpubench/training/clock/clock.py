@@ -258,7 +258,6 @@ class Clock:
         return length or 0
 
     def _begin_laps(self, phase: str, total_steps: int) -> Laps:
-        """Begin the first lap of a phase; return its laps."""
         first = max(0, self._run.epoch) in self._run.stages
         # On an accelerator, training has warmed the device for other phases; only their first lap is warm-up.
         warm = phase != "train" and bool(self._run.steady) and self._sampling.least_warmup_seconds > 0

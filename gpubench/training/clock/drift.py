@@ -8,10 +8,8 @@ from gpubench.suite.trial import Lap
 
 DRIFT = 0.2
 """Timed laps are unsteady if their halves differ by more than this share, even after a flat warm-up."""
-
 HEATING_SECONDS, TREND = 300.0, 0.03
 """Seconds that a trend is assumed to last (a cooler heats up), and the smallest change of step times to report."""
-
 TREND_LAPS, TREND_Z = 8, 3.29
 """Fewest laps for a trend, and its least z value (higher for few laps). False alarms: 0.1% of steady samples with
 independent laps, 2 to 8% if neighbouring laps correlate by 0.6."""

@@ -10,7 +10,6 @@ from gpubench.training.clock.timer import Timer
 
 STRAGGLES = 0.1
 """A process is a straggler if its step takes longer than the median process's by more than this share."""
-
 Watch = Callable[[], Iterable[AbstractContextManager[Any]]]
 """Yields the contexts of a stage's untimed steps; each step has run before the next context is made."""
 
