@@ -78,7 +78,6 @@ H100 = card(
     reasons=0x1, energy=9_000_000_000,
 )  # fmt: skip
 RECORDED = {"P2000": P2000, "GTX 1050": GTX_1050, "V100S": V100S, "H100": H100}
-
 UUID = "10f35015-e921-bfab-2eb8-4e9b6664d5f1"
 
 

@@ -12,7 +12,6 @@ BUS = "0000:c1:00"
 
 
 Clock, Sensor = SimpleNamespace(GFX=1, MEM=5), SimpleNamespace(EDGE=0, HOTSPOT=1)
-
 MI300X = {
     "amdsmi_get_power_info": {"socket_power": 612, "current_socket_power": 612, "average_socket_power": "N/A"},
     "amdsmi_get_power_cap_info": {"power_cap": 750_000_000, "default_power_cap": 750_000_000},

@@ -17,7 +17,6 @@ TORCH = {"torch", "torchvision", "fastai"}
 MAY_IMPORT_TORCH = ("training/", "worker/")
 """Rooms of a child process."""
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
-
 GROUND = {"errors", "interval", "welch", "printed", "console"}
 """Modules of a few lines beside the rooms, which every room may import, and which import none of them."""
 MAY_IMPORT = {

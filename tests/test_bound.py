@@ -17,7 +17,6 @@ from gpubench.runner import measured_peaks
 from gpubench.studies.bound import bound_of, why_not_faster
 
 SUITES = Path(__file__).parent / "suites"
-
 BUSY = {
     "card": "some CPU", "card_memory_bytes": 8e9, "precision": "fp32", "processes": 1,
     "samples_per_second": 1000.0, "resident_samples_per_second": 1000.0, "data_stall": 0.0, "step_samples": 10,

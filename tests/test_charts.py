@@ -25,7 +25,6 @@ from gpubench.studies.answer import answer as gpubench_answer
 from gpubench.studies.section import Bar, BarGroup
 
 PUBLISHED = Path(__file__).parents[1] / "results"
-
 GREY = INK["light"][4]
 KINDS = {
     "pairs": pairs(),

@@ -69,19 +69,11 @@ def test_a_power_limit_is_named_where_it_is_over_a_percent_off(frame_of, watts, 
     assert frame["power_cap"].tolist() == [cap]
 
 
-@pytest.mark.parametrize(
-    ("changes", "alike"),
-    [
-        ({"trial": 7, "seconds": 5.0, "driver": "1", "cpu": "Arm"}, True),
-        ({"batch_size": 32}, False),
-        ({"session": "s2"}, False),
-        ({"torch": "2.1.0"}, False),
-        ({"threads": 4}, False),
-        ({"device": "cuda:1"}, False),
-        ({"memory_limit_bytes": 5}, False),
-        ({"source": "somebody"}, False),
-    ],
-)
+@pytest.mark.parametrize(("changes", "alike"), [
+    ({"trial": 7, "seconds": 5.0, "driver": "1", "cpu": "Arm"}, True), ({"batch_size": 32}, False),
+    ({"session": "s2"}, False), ({"torch": "2.1.0"}, False), ({"threads": 4}, False),
+    ({"device": "cuda:1"}, False), ({"memory_limit_bytes": 5}, False), ({"source": "somebody"}, False),
+])  # fmt: skip
 def test_rows_that_agree_in_all_that_tells_them_apart_have_one_number(frame_of, changes, alike):
     by_itself = frame_of(row(), row(**changes))
     assert (numbers(by_itself) == [0, 0]) == alike

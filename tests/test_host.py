@@ -51,17 +51,12 @@ def test_the_memory_node_of_a_card_and_whether_the_process_may_leave_it(tmp_path
     assert not host.may_leave_node(2, tmp_path)  # not told
 
 
-@pytest.mark.parametrize(
-    ("file", "environ", "kind"),
-    [
-        (None, {}, "none"),
-        (".dockerenv", {}, "docker"),
-        ("run/.containerenv", {"container": "podman"}, "podman"),
-        (".dockerenv", {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "kubernetes"),
-        (None, {"APPTAINER_CONTAINER": "/image.sif"}, "apptainer"),
-        (None, {"container": "lxc"}, "lxc"),
-    ],
-)
+@pytest.mark.parametrize(("file", "environ", "kind"), [
+    (None, {}, "none"), (".dockerenv", {}, "docker"),
+    ("run/.containerenv", {"container": "podman"}, "podman"),
+    (".dockerenv", {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "kubernetes"),
+    (None, {"APPTAINER_CONTAINER": "/image.sif"}, "apptainer"), (None, {"container": "lxc"}, "lxc"),
+])  # fmt: skip
 def test_the_kind_of_container(tmp_path, file, environ, kind):
     if file:
         write(tmp_path / file, "")

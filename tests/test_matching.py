@@ -164,65 +164,40 @@ def test_of_several_partners_the_one_that_shares_most_is_taken():
     )
 
 
-@pytest.mark.parametrize(
-    ("axis", "changes", "together"),
-    [
-        ("card", {"device_hash": "other", "card": "NVIDIA B200"}, True),
-        ("precision", {"precision": "fp16"}, True),
-        ("precision", {"card": "NVIDIA B200"}, False),
-        ("precision", {"device_hash": "other"}, False),
-        ("precision", {"device_hash": ""}, False),
-        ("batch_size", {"batch_size": 32}, True),
-        ("batch_size", {"device_hash": "other"}, False),
-        ("torch", {"device_hash": "other", "torch": "2.1.0"}, True),
-        ("torch", {"card": "NVIDIA B200"}, False),
-        ("precision", {"batch_policy": "fastest"}, False),
-        ("batch_size", {"batch_policy": "max"}, True),
-        ("batch_policy", {"batch_policy": "max", "batch_size": 64}, False),
-        ("mode", {"mode": "quick", "measured": "projected"}, True),
-        ("card", {"mode": "quick"}, False),
-    ],
-)
+@pytest.mark.parametrize(("axis", "changes", "together"), [
+    ("card", {"device_hash": "other", "card": "NVIDIA B200"}, True), ("precision", {"precision": "fp16"}, True),
+    ("precision", {"card": "NVIDIA B200"}, False), ("precision", {"device_hash": "other"}, False),
+    ("precision", {"device_hash": ""}, False), ("batch_size", {"batch_size": 32}, True),
+    ("batch_size", {"device_hash": "other"}, False), ("torch", {"device_hash": "other", "torch": "2.1.0"}, True),
+    ("torch", {"card": "NVIDIA B200"}, False), ("precision", {"batch_policy": "fastest"}, False),
+    ("batch_size", {"batch_policy": "max"}, True), ("batch_policy", {"batch_policy": "max", "batch_size": 64}, False),
+    ("mode", {"mode": "quick", "measured": "projected"}, True), ("card", {"mode": "quick"}, False),
+])  # fmt: skip
 def test_what_is_of_one_kind(axis, changes, together):
     assert (bucket_of(on("A100"), axis) == bucket_of(on("A100", **changes), axis)) == together
 
 
-@pytest.mark.parametrize(
-    ("axis", "changes", "expected"),
-    [
-        ("card", {}, []),
-        ("card", {"torch": "2.15.9+cpu"}, []),
-        ("card", {"torch": "2.14.0+cu132"}, ["torch"]),
-        ("card", {"torch": "3.15.0"}, ["torch"]),
-        ("torch", {"torch": "2.14.0"}, []),
-        ("card", {"cudnn": "92699"}, []),
-        ("card", {"cudnn": "92700"}, ["cudnn"]),
-        ("card", {"cudnn": "9.27"}, ["cudnn"]),
-        ("card", {"cuda": "13.3"}, ["cuda"]),
-        ("card", {"threads": 7}, ["threads"]),
-        ("card", {"threads": 7, "power_cap": "200 W"}, ["threads", "power_cap"]),
-        ("card", {"memory_limit_bytes": 2.0**30}, ["memory_limit_bytes"]),
-        ("card", {"cudnn_benchmark": "false"}, ["cudnn_benchmark"]),
-    ],
-)
+@pytest.mark.parametrize(("axis", "changes", "expected"), [
+    ("card", {}, []), ("card", {"torch": "2.15.9+cpu"}, []),
+    ("card", {"torch": "2.14.0+cu132"}, ["torch"]), ("card", {"torch": "3.15.0"}, ["torch"]),
+    ("torch", {"torch": "2.14.0"}, []), ("card", {"cudnn": "92699"}, []),
+    ("card", {"cudnn": "92700"}, ["cudnn"]), ("card", {"cudnn": "9.27"}, ["cudnn"]),
+    ("card", {"cuda": "13.3"}, ["cuda"]), ("card", {"threads": 7}, ["threads"]),
+    ("card", {"threads": 7, "power_cap": "200 W"}, ["threads", "power_cap"]),
+    ("card", {"memory_limit_bytes": 2.0**30}, ["memory_limit_bytes"]),
+    ("card", {"cudnn_benchmark": "false"}, ["cudnn_benchmark"]),
+])  # fmt: skip
 def test_another_stack(axis, changes, expected):
     assert other_stack(axis, on("A100"), on("B200", **changes)) == expected
 
 
-@pytest.mark.parametrize(
-    ("axis", "ours", "theirs", "expected"),
-    [
-        ("card", {}, {}, []),
-        ("precision", {}, {}, ["threads"]),
-        ("card", {"device": "cuda:0"}, {}, ["threads"]),
-        ("card", {}, {"device": "cuda:0"}, ["threads"]),
-        ("card", {}, {"card": "NVIDIA A100", "device_hash": "A100"}, ["threads"]),
-        ("card", {}, {"card": "NVIDIA A100"}, []),
-        ("card", {}, {"device_hash": "A100"}, []),
-        ("card", {"threads_asked": "7"}, {}, ["threads"]),
-        ("card", {}, {"threads_asked": "8"}, ["threads"]),
-    ],
-)
+@pytest.mark.parametrize(("axis", "ours", "theirs", "expected"), [
+    ("card", {}, {}, []), ("precision", {}, {}, ["threads"]),
+    ("card", {"device": "cuda:0"}, {}, ["threads"]), ("card", {}, {"device": "cuda:0"}, ["threads"]),
+    ("card", {}, {"card": "NVIDIA A100", "device_hash": "A100"}, ["threads"]),
+    ("card", {}, {"card": "NVIDIA A100"}, []), ("card", {}, {"device_hash": "A100"}, []),
+    ("card", {"threads_asked": "7"}, {}, ["threads"]), ("card", {}, {"threads_asked": "8"}, ["threads"]),
+])  # fmt: skip
 def test_the_threads_of_another_cpu_are_its_own_unless_somebody_asked_for_them(axis, ours, theirs, expected):
     one = on("A100", **{"device": "cpu", "threads": 7, **ours})
     two = on("B200", **{"device": "cpu", "threads": 8, **theirs})

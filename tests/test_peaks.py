@@ -7,25 +7,16 @@ import pytest
 from gpubench.studies.listed_peaks import GIB, cards, find, tables
 
 VARIANTS = {
-    "Tesla V100-SXM2-32GB": "Tesla V100 SXM2",
-    "Tesla V100S-PCIE-32GB": "Tesla V100S PCIe",
-    "Tesla P100-PCIE-16GB": "Tesla P100 PCIe",
-    "A100-SXM4-40GB": "A100 SXM4 40 GB",
-    "NVIDIA A100 80GB PCIe": "A100 PCIe 80 GB",
-    "NVIDIA H100 80GB HBM3": "H100 SXM",
-    "NVIDIA H100 NVL": "H100 NVL",
-    "NVIDIA H200": "H200 SXM",
-    "NVIDIA GH200 480GB": "GH200 96 GB",
-    "NVIDIA GeForce RTX 2080": "GeForce RTX 2080",
+    "Tesla V100-SXM2-32GB": "Tesla V100 SXM2", "Tesla V100S-PCIE-32GB": "Tesla V100S PCIe",
+    "Tesla P100-PCIE-16GB": "Tesla P100 PCIe", "A100-SXM4-40GB": "A100 SXM4 40 GB",
+    "NVIDIA A100 80GB PCIe": "A100 PCIe 80 GB", "NVIDIA H100 80GB HBM3": "H100 SXM", "NVIDIA H100 NVL": "H100 NVL",
+    "NVIDIA H200": "H200 SXM", "NVIDIA GH200 480GB": "GH200 96 GB", "NVIDIA GeForce RTX 2080": "GeForce RTX 2080",
     "NVIDIA GeForce RTX 4090 D": "GeForce RTX 4090 D",
     "NVIDIA GeForce RTX 4070 Ti SUPER": "GeForce RTX 4070 Ti SUPER",
-    "NVIDIA RTX 4000 SFF Ada Generation": "RTX 4000 SFF Ada Generation",
-    "AMD Instinct MI300X": "AMD Instinct MI300X",
-    "AMD Instinct MI300X VF": "AMD Instinct MI300X",
-    "NVIDIA GB10": "GB10",
-    "NVIDIA GB300": "GB300",
+    "NVIDIA RTX 4000 SFF Ada Generation": "RTX 4000 SFF Ada Generation", "AMD Instinct MI300X": "AMD Instinct MI300X",
+    "AMD Instinct MI300X VF": "AMD Instinct MI300X", "NVIDIA GB10": "GB10", "NVIDIA GB300": "GB300",
     "NVIDIA A10G": "A10G",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "card"), VARIANTS.items())

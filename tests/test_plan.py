@@ -10,14 +10,7 @@ from rows import row
 
 from gpubench.errors import UserError
 from gpubench.hardware.environment import Device
-from gpubench.runner.cases import (
-    cases_of,
-    choose_models,
-    choose_precisions,
-    choose_threads,
-    recipes_of,
-    settings_for,
-)
+from gpubench.runner.cases import cases_of, choose_models, choose_precisions, choose_threads, recipes_of, settings_for
 from gpubench.runner.devices import check_processes, choose_devices, with_devices
 from gpubench.runner.options import Options
 from gpubench.runner.progress import FirstRatios
@@ -230,38 +223,24 @@ GPU2 = replace(GPU, device="cuda:2", device_hash="ee")
 BROKEN = replace(GPU2, problem="no kernel image")
 
 
-@pytest.mark.parametrize(
-    ("options", "chosen", "words"),
-    [
-        ({"nodes": 2}, GPU, "--nodes 2 needs --rendezvous"),
-        ({"rendezvous": "a:1"}, GPU, "--rendezvous needs --nodes"),
-        ({"processes": (1, 4)}, GPU, r"--processes 4: .* cuda:0 .*\b3\b"),
-        ({"processes": (3,)}, GPU1, r"--processes 3: .* cuda:1 .*\b2\b"),
-        ({}, GPU1, ""),
-        ({"nodes": 2, "rendezvous": "a:1"}, GPU, ""),
-        ({"processes": (3,)}, GPU, ""),
-        ({"processes": (2, 1)}, GPU1, ""),
-        ({"processes": (9,)}, CPU, ""),
-    ],
-)
+@pytest.mark.parametrize(("options", "chosen", "words"), [
+    ({"nodes": 2}, GPU, "--nodes 2 needs --rendezvous"), ({"rendezvous": "a:1"}, GPU, "--rendezvous needs --nodes"),
+    ({"processes": (1, 4)}, GPU, r"--processes 4: .* cuda:0 .*\b3\b"),
+    ({"processes": (3,)}, GPU1, r"--processes 3: .* cuda:1 .*\b2\b"), ({}, GPU1, ""),
+    ({"nodes": 2, "rendezvous": "a:1"}, GPU, ""), ({"processes": (3,)}, GPU, ""),
+    ({"processes": (2, 1)}, GPU1, ""), ({"processes": (9,)}, CPU, ""),
+])  # fmt: skip
 def test_processes_for_which_there_are_devices_or_none(options, chosen, words):
     with pytest.raises(UserError, match=words) if words else nullcontext():
         check_processes(Options(**options), [chosen], [CPU, GPU, GPU1, GPU2], 16)
 
 
-@pytest.mark.parametrize(
-    ("first", "devices", "refusal"),
-    [
-        (GPU, [GPU, CPU], "it trains on 2 devices; this machine has no cuda:1"),
-        (
-            GPU,
-            [GPU, replace(GPU1, problem="no kernel image"), CPU],
-            "it trains on 2 devices; this machine has no cuda:1",
-        ),
-        (GPU, [GPU, GPU1, CPU], ""),
-        (CPU, [GPU, CPU], ""),
-    ],
-)
+@pytest.mark.parametrize(("first", "devices", "refusal"), [
+    (GPU, [GPU, CPU], "it trains on 2 devices; this machine has no cuda:1"),
+    (GPU, [GPU, replace(GPU1, problem="no kernel image"), CPU], "it trains on 2 devices; this machine has no cuda:1"),
+    (GPU, [GPU, GPU1, CPU], ""),
+    (CPU, [GPU, CPU], ""),
+])  # fmt: skip
 def test_a_suite_that_wants_more_devices_than_there_are_is_unsupported(tmp_path, first, devices, refusal):
     suite = loaded(tmp_path, models=("small",), ranks=lambda params: 2)
     options = Options(precision="fp32", batch="8")

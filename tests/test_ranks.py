@@ -25,7 +25,6 @@ from gpubench.worker.failures import failed
 
 SUITES = Path(__file__).parent / "suites"
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("known_peaks")]
-
 ASKED = ("--suite", SUITES / "ranks.py", "--device", "cpu", "--precision", "fp32", "--processes", 2, "--out", "a.csv")
 
 

@@ -22,7 +22,6 @@ SUITE = Suite(train=train, models=("m",), version=1, params={
     "kind": Param("a", "a kind", choices=("a", "b")), "size": Param(4, "a size"), "on": Param(False, "a switch"),
 }, presets={"kind": {"b": {"size": 8}}})
 """
-
 DECLARES = "from gpubench import Param, Suite\nSUITE = Suite(print, "
 
 

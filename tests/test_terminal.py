@@ -92,39 +92,23 @@ def test_of_texts_that_are_too_long_the_middle_goes_and_figures_stay_whole(width
 
 def test_digits_follow_the_interval():
     expected = {
-        (12794.0, None): "12,794",
-        (145.148, None): "145",
-        (5.0, None): "5.00",
-        (0.00123, None): "0.00123",
-        (145.148, 0.05): "145.15",
-        (145.148, 20.0): "145",
-        (145.148, 1e-9): "145.148",
-        (0.0, None): "0",
-        (1e-12, None): "1e-12",
-    }
+        (12794.0, None): "12,794", (145.148, None): "145", (5.0, None): "5.00", (0.00123, None): "0.00123",
+        (145.148, 0.05): "145.15", (145.148, 20.0): "145", (145.148, 1e-9): "145.148",
+        (0.0, None): "0", (1e-12, None): "1e-12",
+    }  # fmt: skip
     assert {(seconds, half_width): significant(seconds, half_width) for seconds, half_width in expected} == expected
 
 
-@pytest.mark.parametrize(
-    ("value", "column", "half_width", "text"),
-    [
-        (0.9, Column("a", "share"), None, "90.0%"),
-        (0.90125, Column("a", "share", places=2), None, "90.12%"),
-        (1.3, Column("a", "ratio"), None, "1.30"),
-        (1.3004, Column("a", "ratio"), 0.019, "1.300"),
-        (1.3004, Column("a", "ratio"), 0.02, "1.30"),
-        (0.0123, Column("a", "ratio"), None, "0.012"),
-        (3 * 2**29, Column("a", "bytes"), None, "1.5 GiB"),
-        (5 * 2**40, Column("a", "bytes"), None, "5120 GiB"),
-        (12345.0, Column("a", "count"), None, "12,345"),
-        (1234.5678, Column("a", "points", places=2), None, "1,234.57"),
-        (float("nan"), Column("a", "s"), None, ""),
-        (float("inf"), Column("a", "ratio"), None, ""),
-        (0.0123, Column("p", "p"), None, "0.0123"),
-        (1.0, Column("p", "p"), None, "1.00"),
-        (3e-9, Column("p", "p"), None, "<0.0001"),
-    ],
-)
+@pytest.mark.parametrize(("value", "column", "half_width", "text"), [
+    (0.9, Column("a", "share"), None, "90.0%"), (0.90125, Column("a", "share", places=2), None, "90.12%"),
+    (1.3, Column("a", "ratio"), None, "1.30"), (1.3004, Column("a", "ratio"), 0.019, "1.300"),
+    (1.3004, Column("a", "ratio"), 0.02, "1.30"), (0.0123, Column("a", "ratio"), None, "0.012"),
+    (3 * 2**29, Column("a", "bytes"), None, "1.5 GiB"), (5 * 2**40, Column("a", "bytes"), None, "5120 GiB"),
+    (12345.0, Column("a", "count"), None, "12,345"), (1234.5678, Column("a", "points", places=2), None, "1,234.57"),
+    (float("nan"), Column("a", "s"), None, ""), (float("inf"), Column("a", "ratio"), None, ""),
+    (0.0123, Column("p", "p"), None, "0.0123"), (1.0, Column("p", "p"), None, "1.00"),
+    (3e-9, Column("p", "p"), None, "<0.0001"),
+])  # fmt: skip
 def test_a_figure_in_its_unit(value, column, half_width, text):
     assert number(value, column, half_width) == text
 

@@ -219,17 +219,11 @@ def test_all_precisions_of_a_model_stop_together():
         assert not decided_early([replace(case, studies=("ladder",)) for case in cases], seconds)
 
 
-@pytest.mark.parametrize(
-    ("values", "drifting"),
-    [
-        ([1, 2, 3, 4, 5, 6], True),
-        ([1, 2, 3, 10, 11, 12, 11.5, 10.5, 3.5, 2.5], True),
-        ([3, 1, 6, 2, 5, 4], False),
-        ([1, 2, 1, 2, 1, 2, 1, 2], False),
-        ([1, 2, 3, 4, 5], False),
-        ([1, 1, 1, 1, 1, 1], False),
-    ],
-)
+@pytest.mark.parametrize(("values", "drifting"), [
+    ([1, 2, 3, 4, 5, 6], True), ([1, 2, 3, 10, 11, 12, 11.5, 10.5, 3.5, 2.5], True),
+    ([3, 1, 6, 2, 5, 4], False), ([1, 2, 1, 2, 1, 2, 1, 2], False),
+    ([1, 2, 3, 4, 5], False), ([1, 1, 1, 1, 1, 1], False),
+])  # fmt: skip
 def test_trials_close_to_their_neighbours_drift(values, drifting):
     assert drifts(values) == drifting
 

@@ -85,20 +85,14 @@ def test_measured_against_projected_is_not_judged_and_until_costs_half_as_much_a
     assert ours.ratio.p == theirs.ratio.p == pytest.approx(3 / 924)
 
 
-@pytest.mark.parametrize(
-    ("axis", "changes", "specimens"),
-    [
-        ("precision", {"precision": "fp16"}, 0),
-        ("precision", {"precision": "fp16", "session": "s2"}, 1),
-        ("card", {"card": "H100", "device_hash": "bbbb"}, 1),
-        ("card", {"card": "H100"}, 0),
-        ("device_hash", {"device_hash": "bbbb"}, 0),
-        ("device", {"device": "cuda:1", "device_hash": "bbbb"}, 0),
-        ("device_hash", {"device_hash": "bbbb", "session": "s2"}, 1),
-        ("card", {"card": "H100", "device_hash": "", "device": "cuda:1"}, 1),
-        ("card", {"card": "H100", "source": "somebody"}, 1),
-    ],
-)
+@pytest.mark.parametrize(("axis", "changes", "specimens"), [
+    ("precision", {"precision": "fp16"}, 0), ("precision", {"precision": "fp16", "session": "s2"}, 1),
+    ("card", {"card": "H100", "device_hash": "bbbb"}, 1), ("card", {"card": "H100"}, 0),
+    ("device_hash", {"device_hash": "bbbb"}, 0), ("device", {"device": "cuda:1", "device_hash": "bbbb"}, 0),
+    ("device_hash", {"device_hash": "bbbb", "session": "s2"}, 1),
+    ("card", {"card": "H100", "device_hash": "", "device": "cuda:1"}, 1),
+    ("card", {"card": "H100", "source": "somebody"}, 1),
+])  # fmt: skip
 def test_when_each_side_is_but_one_specimen(axis, changes, specimens):
     c = made(axis, **changes)
     assert c.ratio.specimens == specimens

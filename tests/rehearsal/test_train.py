@@ -20,7 +20,6 @@ pytestmark = [
     pytest.mark.rehearsal,
     pytest.mark.skipif("libfakecudart" not in os.environ.get("LD_PRELOAD", ""), reason="no stand-in for CUDA"),
 ]
-
 FEW = {"train_images": "32", "valid_images": "16", "epochs": "1"}
 CASES = {
     "resnet": ("resnet18", {**FEW, "image_size": "32"}),
