@@ -121,7 +121,7 @@ def test_what_cannot_be_found_read_or_left_is_a_line(tmp_path):
 
 
 @pytest.mark.parametrize(("settings", "words"), [
-    ({"speed": "1"}, "no such parameter; it has .*size"),
+    ({"speed": "1"}, "no such parameter; there are .*size"),
     ({"kind": "c"}, "one of a, b"),
     ({"size": "big"}, "a whole number"),
     ({"size": "-1"}, "a whole number, 0 or more"),

@@ -212,7 +212,7 @@ def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
     """Return the first results of these sessions' rows in `path`, as wrapped lines, and the next command, or ""."""
     from gpubench.analysis.compare import Question, compare_rows, load_rows
     from gpubench.cli.quick import SETUP, quick_lines
-    from gpubench.show.terminal import cases_lines
+    from gpubench.show.terminal import cases_tables
     from gpubench.show.wrap import line_width, wrapped
     from gpubench.studies.answer import answer_to, in_units
     from gpubench.studies.cards.ranked_rates import reference_sentences
@@ -240,6 +240,6 @@ def results_of(path: Path, sessions: Collection[str]) -> tuple[list[str], str]:
         return lines, following
     sentences = [result.sentence for result in results[:MOST_RESULTS]]
     if not (results or lines):
-        lines = ["", *cases_lines(in_units(answer), line_width()), ""]
+        lines = ["", *cases_tables(in_units(answer), line_width())[0], ""]
         sentences = [answer.headline, *reference_sentences(of_this_run.frame)]
     return [line for sentence in sentences for line in wrapped(sentence)] + lines, following

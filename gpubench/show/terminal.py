@@ -3,13 +3,14 @@
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from rich.cells import cell_len
 
 from gpubench.printed import duration, shortened, shown
 from gpubench.show.numbers import filled_columns, interval_text, read_of, sides_of, significant
 from gpubench.show.wrap import LEAST_WIDTH, WIDTH, cut, fitted, folded, indented, line_width, wrapped
-from gpubench.studies.section import Answer, Result, Section, Table
+from gpubench.studies.section import Answer, Estimate, Result, Section, Table
 from gpubench.studies.words import PROJECTED, ends_of, gain
 
 LINES = 25
@@ -53,9 +54,10 @@ def screen(answer: Answer, *, in_full: bool = False, width: int | None = None) -
     in_table = [result for result in results if result.own] or results
     by_model = _by_model(in_table, answer, width)
     others = [result for result in results if result not in in_table]
-    if not in_full and all(result.says_why for result in answer.results):
-        by_model, others = cases_lines(answer, width), results
     choices = [(by_model, others[:count]) for count in range(len(others), -1, -1)] if by_model else []
+    if not in_full and all(result.says_why for result in answer.results):
+        fewer = range(len(results), -1, -1)
+        choices, others = [(cases, results[:n]) for cases in cases_tables(answer, width) for n in fewer], results
     choices += [([], results[:count]) for count in range(len(results), -1, -1)]
     lines: list[str] = []
     for table, listed in choices:  # the first that fits
@@ -249,15 +251,22 @@ def legend(results: Sequence[Result]) -> list[str]:
     return [explanation for explanation, is_there in signs.items() if is_there]
 
 
-def cases_lines(answer: Answer, width: int) -> list[str]:
-    """Return the first cases of each section; their card is left out if it is the only one: the headline names it."""
+def cases_tables(answer: Answer, width: int) -> list[list[str]]:
+    """Return the first cases of all sections as lines, then those of fewer sections, at last none.
+
+    Cases with an estimate come first, or alone in their section. If there is only one card, which the headline names,
+    it is left out.
+    """
     named = [(section.title, table) for section in answer.sections for table in section.tables if table.name == "cases"]
     one_card = len({line[1] for _, table in named for line in table.lines}) == 1
-    lines = list[str]()
+    blocks: list[tuple[bool, list[str]]] = []
     for title, table in named:
         columns = tuple(replace(column, detail=one_card and column.name == "card") for column in table.columns)
-        lines += ["", *table_lines(Table(title, columns, table.lines[:MOST_CASES]), width)]
-    return lines[1:]
+        known = [line for line in table.lines if any(isinstance(value, Estimate) for value in line)]
+        lines = tuple((known or table.lines)[:MOST_CASES])
+        blocks.append((not known, ["", *table_lines(Table(title, columns, lines), width)]))
+    blocks.sort(key=itemgetter(0))
+    return [[line for _, block in blocks[:count] for line in block][1:] for count in range(len(blocks), -1, -1)]
 
 
 def _by_model(results: Sequence[Result], answer: Answer, width: int) -> list[str]:

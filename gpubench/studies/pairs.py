@@ -73,7 +73,8 @@ def _is_shown_elsewhere(workload: Workload, compared: Compared) -> bool:
         return True
     models = {group.model for group in workload.groups if not math.isnan(group.rung)}
     kinds = {(group.label, group.precision, group.batch_policy) for group in workload.groups}
-    return 1 < len(models) == len(workload.groups) and len(kinds) == 1 and not workload.holes
+    is_ladder = len(models) > 1 or len(compared.workloads) > 1  # other workloads may have the other rungs
+    return is_ladder and len(models) == len(workload.groups) and len(kinds) == 1 and not workload.holes
 
 
 def without_compared(workload: Workload, compared: Compared) -> list[str]:

@@ -216,15 +216,14 @@ def _run_torch_suite(
         **between,
         **clock.summary(),
     )
-    # In a resumed run, these steps may be those of a later stage, which can have a smaller batch.
-    if 0 < clock.watched_samples < trial.batch_size and not measurement.resumed:
+    # Suite `tricks` divides a batch among its processes. A resumed run may be in a later stage, with a smaller batch.
+    if 0 < clock.watched_samples * case.processes < trial.batch_size and not measurement.resumed:
         raise UserError(f"no step had more than {clock.watched_samples} {suite.unit}; give a smaller --batch")
     if proof is None or not measurement.samples:  # without samples, the caller raises an error
         return measurement
     if not clock.watched_samples:
         raise precision.PrecisionError(
-            "nothing proves the precision: the suite never ran a step from clock.resident()"
-            " (see docs/adding-a-suite.md)"
+            "nothing proves the precision: the suite ran no step from clock.resident() (see docs/adding-a-suite.md)"
         )
     probed = ", ".join(f"{name} {error:.1e}" for name, error in proof.items())
     operands = watch.check(case.precision, case.device, notes.low_products)
