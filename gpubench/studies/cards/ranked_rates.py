@@ -82,9 +82,9 @@ def _rows_of_study(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["studies"].map(lambda studies: RATE_STUDY in str(studies).split()).astype(bool)]
 
 
-def are_comparable(rows: pd.DataFrame, modes: Collection[str] = SLOW_MODES) -> "pd.Series[bool]":
-    """Return for each row whether it is an unmarked trial of the anchor's workload, in one of these modes."""
-    return pd.DataFrame(_conditions(rows, modes)).all(axis=1)
+def are_comparable(rows: pd.DataFrame) -> "pd.Series[bool]":
+    """Return for each row whether it is an unmarked trial of the anchor's workload, in one of SLOW_MODES."""
+    return pd.DataFrame(_conditions(rows, SLOW_MODES)).all(axis=1)
 
 
 def why_not_ranked(rows: pd.DataFrame, modes: Collection[str] = SLOW_MODES) -> str:
