@@ -270,7 +270,7 @@ def _distinguishing(facts: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def title_of(groups: Sequence[Group]) -> str:
-    """Return what these groups have in common, in words; with unusual parameters, if the usual ones are known."""
+    """Return what these groups have in common, in words; with its unusual parameters, or the version of the suite."""
 
     def common(column: str) -> str:
         values = {text_of(group.row[column]) for group in groups}
@@ -286,6 +286,8 @@ def title_of(groups: Sequence[Group]) -> str:
     usual = _usual(first.suite, first.number("suite_version"), first.model, first.params)
     unusual = {name: value for name, value in shared_params(groups).items() if usual.get(name) != value}
     parts += [f"{name}={unusual[name]}" for name in sorted(unusual) if usual and name != "epochs"]
+    if not usual and not first.source and files.built_in(first.suite):
+        parts.append(f"version {common('suite_version')}")
     return shown(f"{common('suite')}: {', '.join(part for part in parts if part)}")
 
 
