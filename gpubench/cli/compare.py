@@ -49,7 +49,7 @@ def compare(
         bool, shown_option("--all", metavar=FLAG, help="Every case and comparison, not only the main results.")
     ] = False,
     only: Annotated[
-        str, shown_option(metavar="TEXT", help="Only this suite, study (roofline ...) or card; --all: with each trial.")
+        str, shown_option(metavar="TEXT", help="Only this suite, study (roofline ...) or card; --all adds each trial.")
     ] = "",
     charts: Annotated[
         Path | None, chart_option(metavar="DIR", help="Folder for charts of the main results; with --all: every chart.")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 MOST_LOOKED_AT = 100
-"""At most this many files of a class folder are searched for an image. About as many give the mean size of a file."""
+"""At most this many files of a class are searched for an image. The mean size of a file is that of 100 to 199 files."""
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm")
 VALIDATION_FOLDERS = ("val", "valid", "validation")
 SPLIT_SEED = 42
@@ -353,14 +353,14 @@ class Spec:
 
 
 class FilesRead:
-    """Makes later passes of a sampled run read the earlier passes' files: late in a whole run, all are in memory."""
+    """Makes later passes of a sampled run read files of earlier ones: in a whole run, all files are soon in memory."""
 
     def __init__(self, fitting: Collection[int]) -> None:
         self._fitting = fitting  # sizes whose copies all fit into memory; passes over other sizes stay unchanged
         self._read: dict[tuple[str, int], dict[int, None]] = {}
 
     def again(self, specs: Sequence[Spec]) -> Iterator[Spec]:
-        """Yield the specs of a pass. The files of earlier passes, if there were any, replace theirs in turn."""
+        """Yield the specs of a pass with the files that earlier passes read, in their order; the first unchanged."""
         before = {kind: cycle(list(indices)) for kind, indices in self._read.items() if indices}
         for spec in specs:
             kind = (spec.split, spec.copies)

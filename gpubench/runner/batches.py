@@ -1,4 +1,4 @@
-"""Finds the batch of each case of a run (--batch max, fastest): runs probes, and lets a trial confirm the batch found.
+"""Finds the batch of each case of a run (--batch max, fastest): runs probes within a share of the memory, then a trial.
 
 A probe is a child process with a short lap; batch_search.py decides which batch comes next.
 """

@@ -69,7 +69,7 @@ def sample_of(suite_name: str) -> str:
 
 
 def listed(names: Iterable[str], most: int = 0, what: str = "more") -> str:
-    """Return `a`, `a and b` or `a, b and c`; of more than `most` + 1 names only the first: `a, b and 7 more`."""
+    """Return `a`, `a and b` or `a, b and c`; if there are over `most` + 1, `a, b and 7 more`."""
     texts = list(names)
     if most and len(texts) > most + 1:
         texts[most:] = [f"{len(texts) - most} {what}"]
@@ -188,7 +188,7 @@ def facts_of(group: Group) -> dict[str, str]:
 
 
 def settings_of(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return the parameters by name, as `name=value`, or `default name` if a default of 0 lets the recipe choose."""
+    """Return the parameters by name, as `name=value`, or as `default name` if it is 0 by default."""
     params = str(row.get("params", ""))
     usual = _usual(str(row["suite"]), row.get("suite_version"), str(row.get("model", "")), params)
     return {
@@ -253,7 +253,7 @@ def with_differences(titles: Sequence[str], rows: Sequence[Mapping[str, Any]]) -
 
 
 def _distinguishing(facts: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return names of facts that distinguish the items. Facts of all items are tried first, words before settings."""
+    """Return names of facts that distinguish the items. Facts that all items have are tried first, then words."""
 
     def place(fact: str) -> tuple[object, ...]:
         texts = [item.get(fact, "") for item in facts]
@@ -270,7 +270,7 @@ def _distinguishing(facts: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def title_of(groups: Sequence[Group]) -> str:
-    """Return what these groups have in common, in words, without the defaults of the suite."""
+    """Return what these groups have in common, in words; with its unusual parameters, or the version of the suite."""
 
     def common(column: str) -> str:
         values = {text_of(group.row[column]) for group in groups}
@@ -286,6 +286,8 @@ def title_of(groups: Sequence[Group]) -> str:
     usual = _usual(first.suite, first.number("suite_version"), first.model, first.params)
     unusual = {name: value for name, value in shared_params(groups).items() if usual.get(name) != value}
     parts += [f"{name}={unusual[name]}" for name in sorted(unusual) if usual and name != "epochs"]
+    if not usual and not first.source and files.built_in(first.suite):
+        parts.append(f"version {common('suite_version')}")
     return shown(f"{common('suite')}: {', '.join(part for part in parts if part)}")
 
 

@@ -248,7 +248,7 @@ def blueprint(trial: Trial) -> Blueprint:
 
 
 def train(trial: Trial, clock: Clock) -> dict[str, float]:
-    """Train; return the best epoch's perplexity in validation, and the test text's with the weights of that epoch."""
+    """Train; return the perplexities of validation and test text at the best epoch; nothing from a sampled run."""
     params = trial.params
     device = torch.device(trial.case.device)
     mode = mode_of(trial.case.precision, trial.case.device)
