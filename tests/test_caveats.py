@@ -94,7 +94,7 @@ def test_models_and_trials_without_a_figure_on_one_side_are_caveats(tmp_path):
         lost = [row(trial=1, **never), row(model="m1", **never), row(**never | {"status": "failed", "model": "m4"})]
         lost += [row(**never | {"status": "failed", "reason": "diverged: nan"}, model="m2")]
         (result,) = answered(tmp_path, ran, lost).results
-        trials = f"resnet18 {where.split()[1]}: 1 of 2 trials have no time"
+        trials = f"resnet18 {where.split()[1]}: 1 of 2 trials have no result"
         assert result.caveats == (f"m1: timed out {where}", f"m2: diverged {where}", trials)
 
 

@@ -188,7 +188,7 @@ def test_trials_are_pooled_and_their_outcomes_are_medians(frame_of):
     assert (group.median, group.samples_per_second, group.accuracy) == (104.5, 20.0, 0.625)
     assert (group.reason, group.measured) == ("a; b", "measured")
     assert group.marks == {"throttled": 1, "shared": 2, "unsteady": 2}
-    assert (group.lost, group.lost_note) == ({"timed_out": 2, "failed": 1}, "3 of 7 trials have no time")
+    assert (group.lost, group.lost_note) == ({"timed_out": 2, "failed": 1}, "3 of 7 trials have no result")
     assert (group.number("accuracy"), group.number("seconds")) == (0.625, 100.0)
     assert math.isnan(group.number("no_such_column"))
     assert math.isnan(group.number("loss"))
@@ -240,7 +240,7 @@ def test_a_group_has_a_median_an_interval_and_the_trials_of_its_parts():
     assert (several.adaptive, several.trials) == (False, 34)
     assert group(until=0.0).adaptive is False
     parts = group([1.0, 2.0]), group([3.0])
-    assert group([2.0, 3.0], parts=parts, lost={"failed": 1}).lost_note == "1 of 4 trials have no time"
+    assert group([2.0, 3.0], parts=parts, lost={"failed": 1}).lost_note == "1 of 4 trials have no result"
 
 
 def order(*groups):

@@ -27,7 +27,7 @@ class Sensors:
     lost = False
 
     def state(self):
-        return CardState() if self.lost else CardState(power_limit_watts=350.0)
+        return CardState() if self.lost else CardState(power_limit_watts=350.0, clocks_policy="default")
 
     def read(self):
         return Reading()

@@ -192,7 +192,7 @@ def test_time_to_goal_counts_the_runs_that_missed_it_and_has_no_verdict_with_the
     assert any("83% and 100% of the runs reached the goal" in note for note in undecided.notes)
     slower[0] = lost_row(reason="crashed", params="goal=0.94", precision="bf16")
     crashed = to_goal(tmp_path / "crashed.csv", ours, slower).comparisons[0].subject
-    assert (crashed.row["success"], crashed.lost_note) == (1, "1 of 6 trials have no time")
+    assert (crashed.row["success"], crashed.lost_note) == (1, "1 of 6 trials have no result")
 
 
 def lost_row(**changes):
@@ -201,7 +201,9 @@ def lost_row(**changes):
     return row(**{"params": "epochs=1 goal=0.94", **lost, **changes})
 
 
-@pytest.mark.parametrize("cut", [{"reason": "diverged: the loss is nan"}, {"status": "timed_out"}])
+@pytest.mark.parametrize(
+    "cut", [{"reason": "diverged: the loss is nan"}, {"reason": "rank 0: diverged: nan"}, {"status": "timed_out"}]
+)
 def test_trainings_that_diverged_or_were_stopped_missed_the_goal_and_leave_accuracy_without_verdict(tmp_path, cut):
     kept, lost = accurate(FULL, params="epochs=1 goal=0.94"), lost_row(trial=9, precision="fp16", **cut)
     given = [*kept, *(replace(each, precision="fp16") for each in kept), lost]

@@ -41,7 +41,7 @@ def test_three_a_side_show_their_own_spread(tmp_path):
     more = [row(trial=6, batch_size=128, **first), row(trial=7, status="failed", seconds=None, measured="", **first)]
     records.append(tmp_path / "rows.csv", [*specimens(3, 50, 0.005, 1, **mine), *more])
     groups = [group for workload in compare([tmp_path / "rows.csv"]).workloads for group in workload.groups]
-    expected = {("RTX 2080 Ti", ""), ("GTX 1080 Ti", ""), ("RTX 2080 Ti", "1 of 20 trials have no time")}
+    expected = {("RTX 2080 Ti", ""), ("GTX 1080 Ti", ""), ("RTX 2080 Ti", "1 of 20 trials have no result")}
     assert {(group.label, group.lost_note) for group in groups} == expected, "a number is for another stack"
 
 

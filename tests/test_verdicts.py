@@ -176,10 +176,15 @@ def test_p_is_adjusted_over_all_that_are_shown_and_may_decide():
 @pytest.mark.parametrize(
     ("ours", "theirs", "verdict", "notes"),
     [
-        ({"timed_out": 2}, {}, "incomplete", "fp16: 2 of 8 trials have no time"),
-        ({}, {"timed_out": 1}, "incomplete", "fp32: 1 of 7 trials have no time"),
-        ({"out_of_memory": 3}, {}, "faster", "fp16: 3 of 9 trials have no time"),
-        ({"failed": 3}, {"failed": 1}, "faster", "fp16: 3 of 9 trials have no time; fp32: 1 of 7 trials have no time"),
+        ({"timed_out": 2}, {}, "incomplete", "fp16: 2 of 8 trials have no result"),
+        ({}, {"timed_out": 1}, "incomplete", "fp32: 1 of 7 trials have no result"),
+        ({"out_of_memory": 3}, {}, "faster", "fp16: 3 of 9 trials have no result"),
+        (
+            {"failed": 3},
+            {"failed": 1},
+            "faster",
+            "fp16: 3 of 9 trials have no result; fp32: 1 of 7 trials have no result",
+        ),
     ],
 )
 def test_a_time_limit_that_cut_trials_off_leaves_no_verdict(ours, theirs, verdict, notes):

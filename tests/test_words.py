@@ -82,7 +82,7 @@ def test_notes_and_feet_say_what_a_case_is_worth():
     assert words.notes_of(group()) == ""
     marked = group([1.0, 2.0], marks={"shared": 1, "clock_fell": 2}, reason="so it was", data="synthetic")
     assert lacking(words.notes_of(marked), "2 of 2", "1 of 2 shared", "synthetic data", "so it was") == []
-    assert words.notes_of(group(measured="projected", lost={"failed": 2})) == "projected; 2 of 3 trials have no time"
+    assert words.notes_of(group(measured="projected", lost={"failed": 2})) == "projected; 2 of 3 trials have no result"
     parts = group(session="s1"), group(session="s2", device_hash="bbbb")
     assert words.notes_of(group(device_hash="", parts=parts)) == "2 specimens"
     days = group(session="s1"), group(session="s2")

@@ -30,7 +30,7 @@ MARKS = ("shared", "throttled", "clock_fell", "unsteady", "resumed")
 CONFLICT = "conflict"
 """Status of rows of one trial that contradict each other; only in memory, never in files."""
 DIVERGED = "diverged"
-"""Status of failed trainings whose `reason` begins with this word; only in memory."""
+"""Status of failed trainings whose `reason` begins with this word, or with a process and this word; only in memory."""
 CUT_SHORT = ("timed_out", DIVERGED)
 """Statuses of trainings that missed their goal without an accuracy."""
 UNREAD = ("laps", "precision_proof", "row_digest")
@@ -136,7 +136,7 @@ class Group:
     def lost_note(self) -> str:
         """Note on the trials of its case without a time and on contradicting rows; empty where there are none."""
         lost = sum(self.lost.values()) - self.lost.get(CONFLICT, 0)
-        words = f"{lost} of {lost + self.trials} trials have no time" if lost else ""
+        words = f"{lost} of {lost + self.trials} trials have no result" if lost else ""
         return "; ".join(filter(None, [words, self.contradicting]))
 
 
@@ -168,7 +168,8 @@ def completed(frame: pd.DataFrame) -> pd.DataFrame:
         "params": params.map(lambda text: params_without(text, STACK_PARAMS)),
     }
     rows = rows.assign(**{name: _of_identities(rows, values) for name, values in columns.items()})
-    diverged = rows["status"].isin(["failed"]) & rows["reason"].str.startswith(DIVERGED)
+    reasons = rows.loc[rows["status"].isin(["failed"]), "reason"]
+    diverged = rows.index.isin(reasons.index[reasons.str.match(rf"(rank \d+: )?{DIVERGED}")])
     return rows.assign(case=numbered(rows, CASE), status=rows["status"].mask(diverged, DIVERGED))
 
 
@@ -236,7 +237,7 @@ def list_without_value(bad: pd.DataFrame, left_out: list[str], figure: str) -> N
         suite, model, precision, _, card, status, reason = (shown(str(part)) for part in key)  # type: ignore[attr-defined]
         why = "missed the goal" if status == "goal_missed" else status.replace("_", " ")
         why += f", but without {figure}" if status == "ok" else ""
-        why += f" ({reason.removeprefix(f'{DIVERGED}: ')})" if reason else ""
+        why += f" ({reason.replace(f'{DIVERGED}: ', '')})" if reason else ""
         left_out.append(f"{suite} {model} {precision} on {short(card)}: {count} run{'s' * (count > 1)} {why}")
 
 

@@ -205,6 +205,8 @@ def _usual_precision(precisions: Collection[str]) -> str:
 def choices_of(axis: str, groups: Sequence[Group]) -> int:
     """Return from how many values along `axis` the default baseline is chosen by its result; 2 if it is not."""
     values = {axis_value(group, axis) for group in (_newest(groups) if axis == "card" else groups)}
+    if axis == "batch_size":  # each model has its own baseline
+        return max(2, *Counter(bucket_of(group, axis) for group in groups).values())
     return 2 if axis == "precision" and _usual_precision(values) else max(2, len(values))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from gpubench.analysis.groups import LABELLED, Group, card_label, dicts_of, in_order, text_of, texts_of
+from gpubench.analysis.groups import LABELLED, Group, card_label, dicts_of, distinct, in_order, text_of, texts_of
 from gpubench.analysis.stats import MEASURED_FROM, median
 from gpubench.printed import shown
 from gpubench.rows.alike import KEY, OUTCOMES, SPECIMEN, STACK, WORKLOAD
@@ -56,8 +56,11 @@ def units_of(group: Group, *, apart: bool = False) -> dict[str, Sequence[float]]
     members = group.parts or (group,)
     units = {part.row[unit_of(group)]: str(part.row[unit_of(group)]) for part in members}
     if unit_of(group) == "device_hash" and not apart:
-        for session in {part.session for part in members} - {""}:
-            joined = {units[part.device_hash] for part in members if part.session == session}
+        devices: dict[str, set[str]] = defaultdict(set)
+        for part in members:
+            devices[part.session or part.device_hash].add(part.device_hash)
+        for together in (hashes for hashes in devices.values() if len(hashes) > 1):
+            joined = {units[device] for device in together}
             units = {device: min(joined) if unit in joined else unit for device, unit in units.items()}
     parts: dict[str, list[Group]] = defaultdict(list)
     for part in members:
@@ -78,7 +81,7 @@ def _combination(parts: Sequence[Group], unit: str, label: str) -> Group:
     for part in parts:
         medians[part.row[unit]].append(part.median)
     row: dict[str, Any] = {**parts[0].row, unit: "", "session": ""}
-    row["reason"] = "; ".join(dict.fromkeys(part.reason for part in parts if part.reason))
+    row["reason"] = distinct(part.reason for part in parts)
     if any(part.measured == "projected" for part in parts):
         row["measured"] = "projected"
     for outcome in OUTCOMES:

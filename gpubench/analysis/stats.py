@@ -82,7 +82,7 @@ class Ratio:
     @property
     def interval(self) -> tuple[float, float] | None:
         """The 95% interval; None if there is none."""
-        return (self.low, self.high) if self.low and self.high else None
+        return None if self.low is None or self.high is None else (self.low, self.high)
 
     @property
     def inverse(self) -> "Ratio":

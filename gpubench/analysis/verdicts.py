@@ -217,7 +217,7 @@ def _advice(c: Comparison, verdict: stats.Verdict, family: int) -> str:
     """Return how many trials would decide, as a note; empty for a decided ratio, single trials, and specimens."""
     if verdict not in {"few trials", "undecided"} or c.ratio.specimens:
         return ""
-    needed = stats.trials_to_decide(c.subject.values, c.other.values, family)
+    needed = stats.trials_to_decide(c.subject.values, c.other.values, family * c.choices // 2)
     needed = max(needed, min(c.subject.trials, c.other.trials) + 1)
     # Adding trials to a session after seeing its result would bias the test.
     amount = f"about {needed}" if needed <= MOST_TRIALS else f"over {MOST_TRIALS}"

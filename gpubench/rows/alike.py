@@ -47,11 +47,11 @@ LINK = compared(Role.LINK)
 """What connects several processes. Empty for one process; also in older and published rows, where it is unknown."""
 STACK = list(dict.fromkeys([*SOFTWARE, *STACK_PARAMS, *compared(Role.SETTING), *LINK]))
 """Columns of software and settings. A difference in one can change a time by 20%, so the ratio gets no verdict."""
-CASE = [name for name in [*KEY, *SPECIMEN] if name != "basis"]
-"""Columns in which all trials of one case agree, also failed ones."""
 TURNS = ["torch", "memory_limit_bytes", *columns_of(Role.CODE)]
 """Columns in which runs that alternate in one session (`--session NAME`) may differ."""
-TRIAL = [*CASE, *TURNS, "threads_asked", "cudnn_benchmark", "device"]
+CASE = [*(name for name in [*KEY, *SPECIMEN] if name != "basis"), *columns_of(Role.CODE)]
+"""Columns in which all trials of one case agree, also failed ones, whose version of torch may be unknown."""
+TRIAL = list(dict.fromkeys([*CASE, *TURNS, "threads_asked", "cudnn_benchmark", "device"]))
 """Columns in which rows of one trial agree, besides its number. `completed` reads STACK_PARAMS from `params`."""
 GROUP = list(dict.fromkeys([*KEY, *SPECIMEN, "batch_size", *STACK, *TURNS]))
 """Columns in which the trials of one group agree."""

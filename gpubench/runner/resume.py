@@ -54,9 +54,10 @@ class EarlierRun:
             same = old[(old["model"] == case.model) & (old["precision"] == case.precision)]
             # Models of one run may differ in parameters, weights and memory limit.
             before = {key: (same if key in ("params", "weights", "memory_limit_bytes") else old)[key] for key in now}
-            # The failed trials of a lost card have no power limit.
-            limits = before["power_limit_watts"]
-            before["power_limit_watts"] = limits[limits.notna() | old["status"].isin(FINISHED)]
+            # The failed trials of a lost card have neither.
+            for name in ("power_limit_watts", "clocks_policy"):
+                cells = before[name]
+                before[name] = cells[(cells.notna() & (cells != "")) | old["status"].isin(FINISHED)]
             before |= {"seed": old["seed"] - old["trial"], "until": old["until"], "session": old["session"]}
             now |= {"seed": options.seed, "until": options.until}
             now |= {"session": options.session} if options.session else {}

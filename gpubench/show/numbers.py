@@ -54,6 +54,8 @@ def number(value: float, column: Column, half_width: float | None = None) -> str
             return size_text(value)
         case "count":
             return f"{value:,.0f}"
+        case "points":
+            return f"{value:.2f}"
         case "p" if value < LEAST_P:
             return f"<{LEAST_P:.4f}"
     return significant(value, half_width)

@@ -206,7 +206,8 @@ def headline(results: Sequence[Result]) -> str:
         return result.kind, result.what, words.basis(replace(result, caveats=()))
 
     alike = [result for result in results if basis(result) == basis(first)][:3]
-    if first.kind != "card" or first.interval or first.figure or len({result.where for result in alike}) < len(alike):
+    alone = first.kind != "card" or first.interval or first.figure or first.is_points
+    if alone or len({result.where for result in alike}) < len(alike):
         return first.sentence
     more = [f"{', with a caveat,' * bool(r.caveats)} {words.times(r.value)} {r.where}" for r in alike[1:]]
     return f"{', and'.join([first.said, *more])} ({first.basis})."

@@ -160,7 +160,7 @@ def pair_result(
     verb = "train" if kind == "card" and metric.words[0] == "faster" else "be"
     figure = metric.title.replace("samples", words.sample_of(c.subject.suite))
     low, high = mean.interval or (math.inf, math.inf)
-    known = "undecided" if low <= 1 <= high and verdict not in DECIDED else verdict
+    known = "undecided" if low <= (0 if metric.by_loss else 1) <= high and verdict not in DECIDED else verdict
     claim = words.better(name, words.name(baseline), ends or mean.value, known, metric, verb=verb)
     claim += f" in {precision}" if precision else ""
     claim += f" on {words.name(place)}" if place else ""

@@ -194,7 +194,7 @@ def _result(curve: Curve, title: str) -> Result:
         caveats=(
             *["efficiency above 100%: the sides may be unlike"] * (last["efficiency"] > MOST_EFFICIENCY),
             *words.marked(marks_in(both), len(both), "runs "),
-            *dict.fromkeys([] if curve.is_to_goal else remarks),
+            *filter(None, distinct([] if curve.is_to_goal else remarks).split("; ")),
         ),
         projected=bool(both["measured"].isin(["projected"]).any()),
         charts=(chart,),

@@ -17,14 +17,16 @@ HOSTS_DIFFER = 1.1
 
 def lost_models(comparisons: Sequence[Comparison], workload: Workload, metric: Metric) -> Iterator[str]:
     """Yield which models have a figure on one side only, as `resnet50, resnet101: timed out on RTX 4090`."""
-    axis = comparisons[0].axis
+    axis, lost = comparisons[0].axis, {hole.model for hole in workload.holes}
+    if not lost:
+        return
 
     def key(group: Group) -> tuple[str, ...]:
         return bucket_of(replace(group, row={**group.row, "model": "", "basis": ""}), axis)
 
     sides = [part for group in groups_in(comparisons) for part in group.parts or (group,)]
     places = {(axis_value(part, axis), key(part)) for part in sides}
-    ran = {(group.model, key(group)) for group in workload.groups}
+    ran = {(group.model, key(group)) for group in workload.groups if group.model in lost}
     models: dict[str, dict[str, None]] = defaultdict(dict)
     for hole in workload.holes:
         where = axis_value(hole, axis)

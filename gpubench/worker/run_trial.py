@@ -216,8 +216,8 @@ def _run_torch_suite(
         **between,
         **clock.summary(),
     )
-    # Suite `tricks` divides a batch among its processes. A resumed run may be in a later stage, with a smaller batch.
-    if 0 < clock.watched_samples * case.processes < trial.batch_size and not measurement.resumed:
+    least = trial.batch_size // (case.processes if suite.ranks else 1)  # `tricks` divides a batch
+    if 0 < clock.watched_samples < least and not measurement.resumed:  # later stages may have smaller batches
         raise UserError(f"no step had more than {clock.watched_samples} {suite.unit}; give a smaller --batch")
     if proof is None or not measurement.samples:  # without samples, the caller raises an error
         return measurement

@@ -13,12 +13,19 @@ it grows with the batch's square root.
 Therefore "Training ImageNet in Four Minutes" casts to fp32 (Jia and others 2018, arXiv 1807.11205, section 3.1).
 """
 
-from gpubench import Param, Suite, imported
+from gpubench import Case, Param, Suite, imported
 from gpubench.suite.trial import autocast_refusal
 
 TRAIN_IMAGES, TEST_IMAGES = 50_000, 10_000
 RATES = {"sgd": 0.1, "lars": 10.0, "lars-fp16-norms": 10.0}
 """Peak learning rates at a batch of 512, used if `lr` is 0."""
+
+
+def refuse(case: Case) -> str:
+    """Return why a case cannot run: no autocast in its precision, or `--batch` is above its share of a step."""
+    share = int(case.params["global_batch"]) // case.processes
+    too_large = f"global_batch of {case.processes} processes allows a --batch of at most {share}"
+    return autocast_refusal(case.precision) or too_large * ((case.batch_size or 0) > share)
 
 
 SUITE = Suite(
@@ -39,7 +46,7 @@ SUITE = Suite(
     studies=("batch", "scaling"),
     quality="accuracy",
     processes=True,
-    refuse=lambda case: autocast_refusal(case.precision),
+    refuse=refuse,
     unit="images",
     large_linears=False,
     batch="512",
