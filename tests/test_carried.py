@@ -60,7 +60,7 @@ def test_rows_come_back_byte_for_byte_from_charts_and_the_pages_button(source, c
 def test_a_chart_of_some_rows_carries_those_and_compares_with_a_file(charts, tmp_path, source):
     mine = tmp_path / "mine.csv"
     records.append(mine, rows([50.0] * 6, card="NVIDIA GeForce RTX 4090", device_hash="cccc", session="s2"))
-    labels = {cell.label for cell in compare([next(charts.glob("*-full-seconds.png")), mine]).workloads[0].groups}
+    labels = {cell.label for cell in compare([next(charts.glob("*-1-seconds.png")), mine]).workloads[0].groups}
     assert "RTX 4090" in labels
     assert len(labels) == 3
     other = tmp_path / "other.csv"
@@ -89,7 +89,7 @@ def test_large_tables_take_several_chunks_and_no_small_file_unpacks_to_a_huge_on
 @pytest.mark.parametrize(("kind", "digits"), [("PNG", 0), ("PNG", 5000), ("JPEG", 0), ("GIF", 0), ("WEBP", 0)])
 def test_a_picture_saved_anew_says_that_its_rows_are_lost(charts, tmp_path, kind, digits):
     anew = tmp_path / f"anew.{kind.lower()}"
-    with Image.open(next(charts.glob("*-full-seconds.png"))) as picture:
+    with Image.open(next(charts.glob("*-1-seconds.png"))) as picture:
         pixels = Image.frombytes("RGB", picture.size, picture.convert("RGB").tobytes())
     info = PngInfo()
     info.add_text(f"{carried.MARK}-1-of-{'9' * digits}", "")  # int() reads at most 4300 digits

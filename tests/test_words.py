@@ -50,8 +50,8 @@ def test_titles_say_what_groups_have_in_common_and_what_is_unusual():
     assert words.title_of([one]) == "resnet: 1 epoch of CIFAR-100, imagenet weights, full by x, 4 processes"
     assert words.title_of([one, two]) == "resnet: CIFAR-100, full by x, 4 processes"
     assert words.title_of([two]) == "resnet: 2 epochs of CIFAR-100, full by x, 4 processes"
-    assert words.title_of([group(epochs=3, data="")]) == "resnet: 3 epochs, full"
-    assert words.title_of([group(processes=1), group(processes=2)]) == "resnet: CIFAR-100, full"
+    assert words.title_of([group(epochs=3, data="")]) == "resnet: 3 epochs, full, version 1"
+    assert words.title_of([group(processes=1), group(processes=2)]) == "resnet: CIFAR-100, full, version 1"
     assert words.title_of([group(suite="a\x1bb")]) == "a\ufffdb: CIFAR-100, full"
     # Of a suite that is built in; of any other nobody knows what is usual.
     loaded = files.find("resnet")

@@ -167,25 +167,12 @@ def pair_result(
     claim += ", depending on the model" if ends else ""
     claim += "" if metric.name in {"seconds", "rate", "accuracy"} else f" in {figure}"
     origin = [precision.removesuffix(" precision"), c.subject.suite if kind != "card" else ""]
+    trials = (min(x.subject.trials for x in comparisons), min(x.other.trials for x in comparisons))
     result = words.result_of(
-        groups,
-        kind,
-        subject,
-        mean.value,
-        claim,
-        baseline=baseline,
-        interval=mean.interval,
-        is_points=metric.by_loss,
-        verdict=verdict,
-        sure=sure,
-        models=tuple(dict.fromkeys(comparison.subject.model for comparison in comparisons)),
-        trials=(
-            min(comparison.subject.trials for comparison in comparisons),
-            min(comparison.other.trials for comparison in comparisons),
-        ),
-        precision=precision,
-        place=place,
-        origin=", ".join(filter(None, origin)),
+        groups, kind, subject, mean.value, claim,
+        baseline=baseline, interval=mean.interval, is_points=metric.by_loss, verdict=verdict, sure=sure,
+        models=tuple(dict.fromkeys(comparison.subject.model for comparison in comparisons)), trials=trials,
+        precision=precision, place=place, origin=", ".join(filter(None, origin)),
         facts=words.facts_of(c.subject) | ({"batch": f"batch {batch}"} if batch not in {"", "0"} else {}),
         differences=tuple(differences_of(comparisons, metric)),
         caveats=(
@@ -196,7 +183,7 @@ def pair_result(
         ),
         figure=words.range_text(ends) if ends else "",
         parts=tuple(_part(*pair, metric) for pair in zip(comparisons, ratios, strict=True)),
-    )
+    )  # fmt: skip
     return _with_charts(result, comparisons, ratios) if metric is SECONDS else result
 
 

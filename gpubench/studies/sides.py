@@ -51,7 +51,6 @@ def unlike_figures(comparisons: Sequence[Comparison], metric: Metric) -> Iterato
 
 
 def _origin(group: Group, metric: Metric) -> str:
-    """Return what measured a group's figure, where devices differ in that: unlike things may be measured."""
     if metric.name == "memory":
         return "the process" if group.device == "cpu" else "torch's allocator"
     return str(group.row["energy_source"]) if metric.name == "energy" else ""
