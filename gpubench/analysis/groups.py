@@ -250,7 +250,7 @@ def groups_of(frame: pd.DataFrame, ok: "pd.Series[bool]", labels: Mapping[tuple[
     first = frame.drop_duplicates("group").set_index("group").sort_index()
     outcomes = [name for name in OUTCOMES if frame[name].notna().any()]
     first[outcomes] = pd.DataFrame({name: trials[name].median() for name in outcomes})  # one by one: less memory
-    remarks = frame[(frame["status"] == "ok") & (frame["reason"] != "")].groupby("group")["reason"].agg(distinct)
+    remarks = frame[frame["status"].isin(["ok"]) & ~frame["reason"].isin([""])].groupby("group")["reason"].agg(distinct)
     first.loc[remarks.index, "reason"] = remarks
     first.loc[frame.loc[frame["measured"].isin(["projected"]), "group"].unique(), "measured"] = "projected"
     marks = _marks_of(frame)

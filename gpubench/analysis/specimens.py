@@ -53,18 +53,18 @@ def units_of(group: Group, *, apart: bool = False) -> dict[str, Sequence[float]]
     They are the values of its trials. If a unit has several groups, such as sessions, they are the groups' medians.
     Specimens that shared a session count as one unit, unless `apart`: they had one host, and hosts differ.
     """
-    members = group.parts or (group,)
-    units = {part.row[unit_of(group)]: str(part.row[unit_of(group)]) for part in members}
-    if unit_of(group) == "device_hash" and not apart:
+    members, column = group.parts or (group,), unit_of(group)
+    units = {unit: str(unit) for unit in [part.row[column] for part in members]}
+    if column == "device_hash" and not apart:
         devices: dict[str, set[str]] = defaultdict(set)
         for part in members:
-            devices[part.session or part.device_hash].add(part.device_hash)
+            devices[part.row["session"] or part.row[column]].add(part.row[column])
         for together in (hashes for hashes in devices.values() if len(hashes) > 1):
             joined = {units[device] for device in together}
             units = {device: min(joined) if unit in joined else unit for device, unit in units.items()}
     parts: dict[str, list[Group]] = defaultdict(list)
     for part in members:
-        parts[units[part.row[unit_of(group)]]].append(part)
+        parts[units[part.row[column]]].append(part)
     return {
         unit: members[0].values if len(members) == 1 else [part.median for part in members]
         for unit, members in parts.items()
