@@ -81,7 +81,7 @@ def test_caveats_name_unlike_rows_count_a_baseline_once_and_come_last(tmp_path):
     given = [row(precision=precision, marks="unsteady") for precision in ("fp32", "bf16", "fp16")]
     results = answered(tmp_path, given).results
     assert {each.caveats for each in results} == {("2 of 2 runs unsteady",)}
-    assert {str(chart).count("unsteady") for each in results for chart in each.charts} == {1}
+    assert {str(chart).count("unsteady") for result in results for chart in result.charts} == {1}
     others = rows([100.0], suite="mine"), rows([90.0], suite="mine", **MIXED)
     assert [each.suite for each in answered(tmp_path, *wide(), *others).results] == ["mine", "resnet"]
 

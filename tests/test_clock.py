@@ -662,10 +662,10 @@ def test_a_resident_step_of_each_stage_is_watched_and_their_work_is_weighted_by_
         time.now += 1.0
     assert seen == ["in", 0, "out", 0, "in", 1, "out", 1]
     assert clock.watched_samples == 10
-    works = [SimpleNamespace(flops=each, bytes=2 * each, calls=3, odd_flops=0) for each in (100, 480)]
-    found = work_fields(works, clock.per_sample(), clock.watched_samples, None)
+    works = [SimpleNamespace(flops=flops, bytes=2 * flops, calls=3, odd_flops=0) for flops in (100, 480)]
+    fields = work_fields(works, clock.per_sample(), clock.watched_samples, None)
     flops = (90 * 10 + 324 * 40) / 414  # 1 epoch of 9 x 10 samples of 10 FLOPs, 3 of 9 x 12 of 40
-    assert [found["flops_per_sample"], found["bytes_per_sample"]] == pytest.approx([flops, 2 * flops])
+    assert [fields["flops_per_sample"], fields["bytes_per_sample"]] == pytest.approx([flops, 2 * flops])
 
 
 def test_what_the_steps_say_of_themselves_is_asked_once_before_the_resident_ones():

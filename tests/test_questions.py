@@ -139,7 +139,7 @@ def test_accuracies_have_the_difference_of_means_in_points_and_the_verdict(tmp_p
     path = tmp_path / "rows.csv"
     uneven = [v - 0.09 * (n < 2) for n, v in enumerate(FULL)]
     same = [accurate(FULL, **changes) for changes in ({}, {"model": "m2"}, {"model": "m2", "precision": "fp16"})]
-    records.append(path, [*accurate(uneven, precision="fp16"), *(each for group in same for each in group)])
+    records.append(path, [*accurate(uneven, precision="fp16"), *(row for rows in same for row in rows)])
     said = answer([path], Question(metric="accuracy"))
     shown = " ".join(" ".join(screen(said)).split())
     assert lacking(shown, "fp16 may be 1.50 points less accurate", "95%: -3.90 to +0.90 points", "88.50/90.00%") == []
@@ -206,11 +206,11 @@ def lost_row(**changes):
 )
 def test_trainings_that_diverged_or_were_stopped_missed_the_goal_and_leave_accuracy_without_verdict(tmp_path, cut):
     kept, lost = accurate(FULL, params="epochs=1 goal=0.94"), lost_row(trial=9, precision="fp16", **cut)
-    given = [*kept, *(replace(each, precision="fp16") for each in kept), lost]
+    given = [*kept, *(replace(row, precision="fp16") for row in kept), lost]
     (comparison,) = to_goal(tmp_path / "rows.csv", given).comparisons
     assert (comparison.verdict, comparison.ratio.value) == ("not judged", pytest.approx(7 / 6))
     for metric in ("accuracy", "loss"):
-        records.append(tmp_path / f"{metric}.csv", [replace(each, loss=1.0) for each in given])
+        records.append(tmp_path / f"{metric}.csv", [replace(row, loss=1.0) for row in given])
         (comparison,) = compare([tmp_path / f"{metric}.csv"], Question(metric=metric)).comparisons
         assert (comparison.verdict, comparison.subject.trials) == ("incomplete", 6)
 

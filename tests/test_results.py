@@ -193,7 +193,7 @@ def test_a_batch_that_learnt_nothing_is_no_crash(tmp_path, accuracies):
         for batch, accuracy in zip((512, 4096), accuracies, strict=True)
     ]
     lost = replace(own[1][0], trial=1, status="failed", reason="diverged: the loss is nan", accuracy=None)
-    (one,) = [each for each in found(tmp_path, *own, [lost]) if each.kind == "batch"]
+    (one,) = [result for result in found(tmp_path, *own, [lost]) if result.kind == "batch"]
     assert one.caveats[0] == "batch 4,096: 1 of 2 trials diverged or reached the time limit"
     assert one.figure == f"{(accuracies[1] - accuracies[0]) * 100:+.1f} pt"
     (chart,) = answer([tmp_path / "a.csv"], Question()).sections[0].charts

@@ -75,7 +75,7 @@ def test_which_rows_are_one_curve(tmp_path):
 
 def test_what_may_mislead_about_a_curve(tmp_path):
     def result(*rows):
-        (result,) = [each for each in answered(tmp_path, rows).results if each.kind == "scaling"]
+        (result,) = [result for result in answered(tmp_path, rows).results if result.kind == "scaling"]
         return result.differences, result.caveats, result.projected
 
     one, two = scaled([1], reason="read new files"), scaled([2], factor=1.2, marks="throttled", measured="projected")

@@ -176,7 +176,7 @@ def _default_baseline(axis: str, groups: Sequence[Group], *, best: bool) -> str:
     it would leave these cases without a comparison.
     """
     times: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
-    for group in _newest(groups) if axis == "card" else groups:
+    for group in _candidates(axis, groups):
         times[axis_value(group, axis)][bucket_of(group, axis)] = group.median
     if axis == "precision" and (usual := _usual_precision(times)):
         return usual
@@ -188,8 +188,10 @@ def _default_baseline(axis: str, groups: Sequence[Group], *, best: bool) -> str:
     return (min if best else max)(means, key=lambda value: means[value])
 
 
-def _newest(groups: Sequence[Group]) -> list[Group]:
-    """Return the groups without the older sessions of a specimen: the slowest of several would be a biased baseline."""
+def _candidates(axis: str, groups: Sequence[Group]) -> Sequence[Group]:
+    """Return the groups that may be the baseline. Of a card's sessions only the newest: the slowest would be biased."""
+    if axis != "card":
+        return groups
     starts: dict[tuple[str, ...], str] = {}
     for group in groups:
         case = group.device_hash, *bucket_of(group, "card")
@@ -204,7 +206,7 @@ def _usual_precision(precisions: Collection[str]) -> str:
 
 def choices_of(axis: str, groups: Sequence[Group]) -> int:
     """Return from how many values along `axis` the default baseline is chosen by its result; 2 if it is not."""
-    values = {axis_value(group, axis) for group in (_newest(groups) if axis == "card" else groups)}
+    values = {axis_value(group, axis) for group in _candidates(axis, groups)}
     if axis == "batch_size":  # each model has its own baseline
         return max(2, *Counter(bucket_of(group, axis) for group in groups).values())
     return 2 if axis == "precision" and _usual_precision(values) else max(2, len(values))

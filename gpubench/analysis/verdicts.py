@@ -167,15 +167,13 @@ def _specimens(axis: str, subject: Group, other: Group) -> tuple[stats.Values, s
 
 
 def _specimens_note(axis: str, subject: Group, other: Group) -> str:
-    counts, alone = (
-        [len(units_of(side, apart=apart)) for side in (subject, other)] for apart in (axis == "precision", True)
-    )
-    word = (
-        "session" if "session" in {unit_of(subject), unit_of(other)} else "specimen" if counts == alone else "machine"
-    )
+    sides, apart = (subject, other), axis == "precision"
+    counts = [len(units_of(side, apart=apart)) for side in sides]
+    devices = [len({part.device_hash for part in side.parts or (side,)}) for side in sides]
+    word = "session" if "session" in map(unit_of, sides) else "specimen" if counts == devices else "machine"
     if max(counts) == 1:
         return f"one {word}{' (physical device)' * (word == 'specimen')} each"
-    shared, _, paired = _specimens(axis, subject, other)
+    shared, _, paired = _specimens(axis, subject, other) if apart else ((), (), False)
     if paired and len(shared) < max(counts):
         return f"{len(shared)} {word}s ran both precisions, the others are left out"
     return f"{counts[0]} {word}s each" if counts[0] == counts[1] else f"{counts[0]} and {counts[1]} {word}s"

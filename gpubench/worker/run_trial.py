@@ -262,10 +262,9 @@ def with_low_share(
 
 def _diverged(measurement: Measurement, why: str) -> Measurement:
     """Return the measurement as diverged, without rates and qualities: the model did not learn."""
-    proof = ("precision_error", "precision_proof", "loss_scale", "skipped_steps", "nonfinite_losses")
-    kept: dict[str, Any] = {
-        name: getattr(measurement, name) for name in ("epochs", "samples", "threads", "memory_format", *proof)
-    }
+    names = ["epochs", "samples", "threads", "memory_format", "precision_error", "precision_proof"]
+    names += ["loss_scale", "skipped_steps", "nonfinite_losses"]
+    kept: dict[str, Any] = {name: getattr(measurement, name) for name in names}
     return Measurement(status="failed", reason=f"diverged: {why}", fault="diverged", **kept)
 
 
